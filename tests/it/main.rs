@@ -1,0 +1,1 @@
+//! One integration binary, so that RocksDB links once.
