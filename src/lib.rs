@@ -1,6 +1,7 @@
 //! Alluvium: a versioned, memory-bounded state store for stream jobs.
 
 // The floors of docs/architecture.md, from the ground up. Imports only ever point down.
+mod budget;
 mod bytes;
 mod checksum;
 mod clock;
