@@ -1,6 +1,7 @@
 //! Alluvium: a versioned, memory-bounded state store for stream jobs.
 
 // The floors of docs/architecture.md, from the ground up. Imports only ever point down.
+mod budget;
 mod bytes;
 mod checksum;
 mod clock;
@@ -23,6 +24,6 @@ pub mod store;
 
 pub use bytes::Bytes;
 pub use clock::{Clock, SystemClock};
-pub use entry::{FamilyId, Families, Name, StateStoreId};
+pub use entry::{Families, FamilyId, Name, StateStoreId};
 pub use error::{Advice, Error, ErrorKind, Result};
-pub use version::{Epoch, IdSource, Mark, RunId, StoreUid, Version, VersionId};
+pub use version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, VersionId};

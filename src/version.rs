@@ -90,6 +90,15 @@ impl fmt::Display for VersionId {
     }
 }
 
+/// The two kinds of run: the changes of some versions, or the whole state at one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RunKind {
+    /// The changes of one commit or of several collapsed ones; may hold tombstones.
+    Delta,
+    /// The whole state at a version; no tombstones.
+    Snapshot,
+}
+
 /// 16 random bytes that name one run for ever.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RunId(pub [u8; 16]);

@@ -1,0 +1,147 @@
+//! The fork record: the content of `forks/<epoch>`. `docs/formats/fork.md` is the law.
+
+use std::path::Path;
+
+use super::name::FileName;
+use crate::checksum::crc32;
+use crate::codec::{Put, Reader};
+use crate::entry::StateStoreId;
+use crate::error::{Error, ErrorKind, Result};
+use crate::version::{Epoch, Mark, RunId, StoreUid, Version, VersionId};
+
+const MAGIC: &[u8; 8] = b"ALVMFORK";
+const FORMAT: u32 = 1;
+/// The longest holder text, in bytes; it is for people, so a longer one is cut.
+const MAX_HOLDER_BYTES: usize = 512;
+/// No fork file is longer than this, in bytes; a longer one is not read any further.
+pub(crate) const MAX_FORK_BYTES: u64 = 2048;
+
+/// What a writer writes down when it claims its epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ForkRecord {
+    /// The store's directory, for ever.
+    pub(crate) uid: StoreUid,
+    /// The store.
+    pub(crate) store: StateStoreId,
+    /// The epoch that is claimed; also the file's name.
+    pub(crate) epoch: Epoch,
+    /// The version that the epoch builds on; of a lower epoch.
+    pub(crate) base: Mark,
+    /// Who claimed it, in words.
+    pub(crate) holder: String,
+    /// When, in milliseconds since 1970, for people to read.
+    pub(crate) claimed_at_ms: u64,
+}
+
+impl ForkRecord {
+    /// The bytes of the file.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.put_u32(FORMAT);
+        bytes.extend_from_slice(&self.uid.0);
+        bytes.put_u64(self.epoch.0);
+        bytes.put_u64(self.base.at.version.0);
+        bytes.put_u64(self.base.at.epoch.0);
+        bytes.extend_from_slice(&self.base.tip.0);
+        bytes.put_u64(self.claimed_at_ms);
+        bytes.put_u32(self.store.partition());
+        bytes.put_short(self.store.operator().as_str().as_bytes());
+        bytes.put_short(self.store.name().as_str().as_bytes());
+        bytes.put_short(cut(&self.holder, MAX_HOLDER_BYTES).as_bytes());
+        let crc = crc32(&bytes);
+        bytes.put_u32(crc);
+        bytes
+    }
+
+    /// Reads the bytes of the file called `file`.
+    ///
+    /// # Errors
+    /// `Unsupported` for a format number that this build does not know, `Corrupt` for everything else that is wrong.
+    pub(crate) fn decode(file: &Path, bytes: &[u8]) -> Result<Self> {
+        let mut head = Reader::new(file, 0, bytes);
+        let magic = head.array::<8>("fork magic")?;
+        if magic != *MAGIC {
+            return Err(Error::corrupt(file, 0, "ALVMFORK", magic.escape_ascii().to_string()));
+        }
+        let format = head.u32("format number")?;
+        if format != FORMAT {
+            let text = format!("{} has fork format {format}; this build reads {FORMAT}", file.display());
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let (body, crc) = bytes.split_last_chunk::<4>().unwrap_or((bytes, &[0; 4]));
+        let (stored, computed) = (u32::from_le_bytes(*crc), crc32(body));
+        if stored != computed {
+            let place = u64::try_from(body.len()).unwrap_or(u64::MAX);
+            return Err(Error::corrupt(file, place, format!("CRC {computed:08x}"), format!("{stored:08x}")));
+        }
+        let start = head.offset();
+        let fields = body.get(usize::try_from(start).unwrap_or(usize::MAX)..).unwrap_or_default();
+        Self::decode_fields(Reader::new(file, start, fields))
+    }
+
+    fn decode_fields(mut from: Reader<'_>) -> Result<Self> {
+        let uid = StoreUid(from.array("store uid")?);
+        let epoch = Epoch(from.u64("epoch")?);
+        let at = VersionId::new(Version(from.u64("base version")?), Epoch(from.u64("base epoch")?));
+        let base = Mark { at, tip: RunId(from.array("base run id")?) };
+        let is_root = at.version == Version::EMPTY;
+        let agrees = is_root == (at.epoch == Epoch::NONE) && is_root == (base.tip == RunId::NONE);
+        if at.epoch >= epoch || !agrees {
+            return Err(from.corrupt("a base of a lower epoch", format!("epoch {epoch} on {base:?}")));
+        }
+        let claimed_at_ms = from.u64("time")?;
+        let partition = from.u32("partition")?;
+        let operator = from.short_text("operator")?;
+        let name = from.short_text("store name")?;
+        let store = StateStoreId::new(operator, partition, name)
+            .map_err(|e| from.corrupt("a store's name", format!("{operator:?}, {name:?}")).with_source(e))?;
+        let holder = from.short_text("holder")?.to_owned();
+        if holder.len() > MAX_HOLDER_BYTES {
+            return Err(from.corrupt("a holder of at most 512 bytes", format!("{} bytes", holder.len())));
+        }
+        from.finish()?;
+        Ok(Self { uid, store, epoch, base, holder, claimed_at_ms })
+    }
+}
+
+/// A fork as a listing found it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fork {
+    /// A whole record.
+    Whole(ForkRecord),
+    /// The file is there, so its epoch is taken, but what it says cannot be known. The text says why. An error only
+    /// where an answer depends on it.
+    Damaged(String),
+}
+
+impl Fork {
+    /// Reads the file `forks/<epoch>` of `store`. Never fails: what cannot be read is damaged.
+    pub(crate) fn read(epoch: Epoch, store: &StateStoreId, bytes: &[u8]) -> Self {
+        let file = FileName::Fork(epoch).to_string();
+        match ForkRecord::decode(Path::new(&file), bytes) {
+            Ok(record) if record.epoch != epoch => Self::Damaged(format!("it claims epoch {}", record.epoch)),
+            Ok(record) if record.store != *store => Self::Damaged(format!("it belongs to the store {}", record.store)),
+            Ok(record) => Self::Whole(record),
+            Err(error) => Self::Damaged(error.to_string()),
+        }
+    }
+
+    /// The version that the epoch builds on, if that can be known.
+    pub(crate) fn base(&self) -> Option<VersionId> {
+        match self {
+            Self::Whole(record) => Some(record.base.at),
+            Self::Damaged(_) => None,
+        }
+    }
+}
+
+/// The error of an answer that depends on a damaged fork.
+pub(crate) fn damaged(epoch: Epoch, reason: &str) -> Error {
+    Error::corrupt(FileName::Fork(epoch).to_string(), 0, "a fork record", reason)
+        .context(format!("what epoch {epoch} builds on cannot be known"))
+}
+
+/// The longest start of `text` that has at most `limit` bytes and ends between characters.
+fn cut(text: &str, limit: usize) -> &str {
+    text.get(..text.floor_char_boundary(limit)).unwrap_or(text)
+}
