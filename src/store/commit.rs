@@ -45,7 +45,7 @@ impl Writer {
 /// a new epoch before it writes again, so that no file name is ever used twice.
 pub(super) fn commit(directory: &StoreDirectory, writer: &Writer, changes: &ChangeSet<'_>) -> Result<RunName> {
     let to = writer.to();
-    let name = RunName::delta(to);
+    let name = RunName::single(to)?;
 
     // 1. Durable: the delta is written under a temporary name; `publish` syncs it before anything else.
     let mut file = directory.create_run(&name)?;

@@ -1,17 +1,18 @@
 //! [`Core`]: what a provider, its transactions and the folding job share, and every change of which layers are current.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::commit::{ChangeSet, Writer, commit};
 use super::directory::{Claimed, OpenChain, StoreDirectory};
 use super::layers::{Layers, Source};
-use super::load::load;
+use super::load::{create, load};
 use super::options::{Planted, Residency, StoreOptions};
 use super::scan::OpenScans;
 use super::slot::Slot;
 use super::transaction::Committer;
-use crate::backend::{Backend, Generation, StoreNumber, VersionRecord};
+use crate::backend::{Backend, Coverage, GenerationId, StoreNumber, VersionRecord};
 use crate::catalog::{RunName, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::{Run, RunKind};
@@ -45,8 +46,6 @@ struct State {
     /// Something failed half-way: the next `begin` must claim a new epoch and load afresh.
     is_stale: bool,
     fenced: Option<Epoch>,
-    /// Generations that are no longer read by new transactions; dropped when the last old one has ended.
-    retired: Vec<Arc<Generation>>,
 }
 
 impl Committer for Core {
@@ -63,7 +62,6 @@ impl Committer for Core {
                 state.head = writer.to();
                 drop(state);
                 self.put_on_top(&name);
-                self.drop_retired();
                 Ok(writer.to().version)
             }
             Err(error) => {
@@ -113,14 +111,12 @@ impl Core {
     /// Makes the layers of a fresh claim current.
     fn install(&self, claimed: &Claimed) -> Result<()> {
         let _moving = self.moving();
-        let layers = load(&self.backend, self.store, &claimed.chain, self.options.residency, &|_| true)?;
+        let layers = load(&self.backend, self.store, &claimed.chain, self.options.residency, &|_| ControlFlow::Continue(()))?;
         let mut state = self.state();
         state.epoch = claimed.epoch;
         state.head = claimed.head;
         state.layers = Arc::new(layers);
         state.is_stale = false;
-        // Loading has dropped every generation but the one in use, which may be one of these.
-        state.retired.clear();
         Ok(())
     }
 
@@ -140,10 +136,11 @@ impl Core {
     /// Queues folding, unless it is queued already. Without a worker thread, folds here until the tail is short.
     pub(super) fn fold_soon(self: &Arc<Self>) {
         let longest = self.options.longest_tail;
-        if self.state().layers.tail().count() > longest || !self.backend.worker().is_threaded() {
+        if self.state().layers.waiting() > longest {
             // The background cannot keep up: whoever commits helps, so that reads stay bounded.
             self.fold_and_report(longest);
-        } else if !self.is_folding.swap(true, Ordering::AcqRel) {
+        }
+        if !self.is_folding.swap(true, Ordering::AcqRel) {
             // The job holds no claim on the store's life: a provider that is dropped ends its folding.
             let core = Arc::downgrade(self);
             self.backend.worker().submit(Box::new(move || {
@@ -176,7 +173,7 @@ impl Core {
         }
         let Some((run, generation)) = layers.next_fold() else { return Ok(false) };
         let mut changes = run.layer(crate::entry::KeyRange::ALL).cursor;
-        generation.apply(run.ranges(), &mut *changes, run.header().mark(), Some(&record_of(&run)?))?;
+        generation.apply(run.ranges(), &mut *changes, run.header().mark(), Some(&record_of(&run)))?;
         let mut state = self.state();
         // Commits may have put more on top meanwhile, but only the holder of `moving` takes anything out.
         state.layers = Arc::new(state.layers.without_run(run.header().id));
@@ -199,7 +196,6 @@ impl Core {
                 self.rebase(&chain, sealed);
             }
         }
-        self.drop_retired();
         Ok(to.version)
     }
 
@@ -220,7 +216,7 @@ impl Core {
         if layers.mark.at != at || self.options.residency == Residency::Resident {
             return Ok(None);
         }
-        let generation = Arc::new(self.backend.create_generation(self.store, layers.mark, false)?);
+        let generation = create(&self.backend, self.store, layers.mark, Coverage::Changes)?;
         let id = generation.id();
         let mut state = self.state();
         // Commits may have put deltas on top meanwhile; they belong above it.
@@ -240,27 +236,11 @@ impl Core {
         // Gone after a rollback or a fresh load: the new run stays for whoever opens that version.
         let Some(place) = current.sources.iter().position(is_sealed) else { return };
         let (kept, replaced) = current.sources.split_at(place + 1);
-        state.retired.extend(replaced.iter().filter_map(Source::generation).cloned());
+        // Each is dropped when the last transaction that reads through it has ended.
+        replaced.iter().filter_map(Source::generation).for_each(|generation| generation.retire());
         let base = chain.newest_first().into_iter().map(Source::Run);
         let sources = kept.iter().cloned().chain(base).collect();
         state.layers = Arc::new(Layers { sources, ..(*current).clone() });
-    }
-
-    /// Drops the retired generations that nobody reads any more.
-    fn drop_retired(&self) {
-        let unread: Vec<Arc<Generation>> = {
-            let mut state = self.state();
-            let (unread, read) = std::mem::take(&mut state.retired)
-                .into_iter()
-                .partition(|generation| Arc::strong_count(generation) == 1);
-            state.retired = read;
-            unread
-        };
-        for generation in unread {
-            if let Err(error) = self.backend.drop_generation(generation.id()) {
-                tracing::warn!(%error, "a generation could not be dropped; the next open will");
-            }
-        }
     }
 
     #[cfg(not(feature = "conformance"))]
@@ -284,11 +264,12 @@ impl Core {
 }
 
 /// What the version metadata family keeps of a commit.
-pub(super) fn record_of(run: &Run) -> Result<VersionRecord> {
-    Ok(VersionRecord {
+pub(super) fn record_of(run: &Run) -> VersionRecord {
+    VersionRecord {
         at: run.header().mark(),
-        changes: run.properties().entries,
-        file_bytes: run.file_bytes(),
-        metadata: run.metadata()?,
-    })
+        entries: run.properties().entries,
+        bytes: run.file_bytes(),
+        committed_at_ms: 0,
+        metadata: run.metadata().clone(),
+    }
 }

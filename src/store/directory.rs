@@ -4,7 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::catalog::{Catalog, Claim, Confirmation, Fork, ForkRecord, Listing, RunName, TemporaryName, Wanted, fenced_by};
+use crate::catalog::{
+    Catalog, Claim, Confirmation, FORKS, FileName, Fork, ForkRecord, Listing, MAX_FORK_BYTES, RunName, TemporaryName, Wanted,
+    fenced_by,
+};
 use crate::checkpoint::{Checkpoint, PendingFile};
 use crate::clock::Clock;
 use crate::entry::{Families, StateStoreId};
@@ -102,16 +105,14 @@ impl StoreDirectory {
         self.checkpoint.display_path(&self.file(name))
     }
 
-    /// Lists the directory and reads the forks.
+    /// Lists the directory, then the forks, and reads these.
     pub(super) fn catalog(&self) -> Result<Catalog> {
         let mut listing = Listing::default();
-        for entry in self.checkpoint.list(&self.path)? {
-            if let (FileKind::File, Some(name)) = (entry.stat.kind, RunName::parse(&entry.name)) {
-                listing.runs.insert(name, entry.stat.length_bytes);
-            }
+        for entry in self.checkpoint.list(&self.path)?.iter().filter(|entry| entry.stat.kind == FileKind::File) {
+            listing.add(&entry.name, entry.stat.length_bytes);
         }
-        for epoch in self.fork_epochs()? {
-            listing.forks.insert(epoch, self.read_fork(epoch)?);
+        for entry in self.checkpoint.list(&self.forks_path())? {
+            listing.add_fork(&entry.name, |epoch| self.read_fork(epoch))?;
         }
         Ok(Catalog::new(listing))
     }
@@ -119,7 +120,11 @@ impl StoreDirectory {
     /// The epochs that are claimed, in no order.
     pub(super) fn fork_epochs(&self) -> Result<Vec<Epoch>> {
         let entries = self.checkpoint.list(&self.forks_path())?; // as many as forks are kept
-        Ok(entries.iter().filter_map(|entry| crate::catalog::parse_fork_name(&entry.name)).collect())
+        let epoch = |name: &str| match FileName::parse_fork(name) {
+            Some(FileName::Fork(epoch)) => Some(epoch),
+            _ => None,
+        };
+        Ok(entries.iter().filter_map(|entry| epoch(&entry.name)).collect())
     }
 
     /// The protocol of opening: list, claim the next epoch on what is wanted, list again; start over if the head has moved.
@@ -129,7 +134,7 @@ impl StoreDirectory {
     pub(super) fn claim(&self, wanted: Wanted, mut mine: Option<Epoch>, holder: &str) -> Result<Claimed> {
         for _ in 0..MOST_LISTINGS {
             let before = self.catalog()?;
-            if let Some(by) = mine.and_then(|mine| fenced_by(before.fork_epochs(), mine)) {
+            if let Some(by) = mine.and_then(|mine| fenced_by(before.listing().forks.keys().copied(), mine)) {
                 return Err(Error::new(ErrorKind::Fenced { by }, "another writer has opened the store"));
             }
             let claim = Claim::plan(&before, wanted)?;
@@ -137,14 +142,14 @@ impl StoreDirectory {
             // What is read here may be visible but not yet durable, left by a writer that was killed. It must be before
             // anything is built on it.
             self.checkpoint.sync(&self.path)?;
-            let uid = before.uid()?.unwrap_or_else(|| self.ids.store_uid());
+            let uid = before.uid().unwrap_or_else(|| self.ids.store_uid());
             if !self.publish_fork(claim.epoch, uid, chain.mark, holder)? {
                 continue; // somebody else was first to take the number
             }
             let after = self.catalog()?;
             match claim.confirm(&after) {
                 Confirmation::Confirmed => {
-                    self.sweep_temporaries(claim.epoch);
+                    self.sweep_temporaries(claim.epoch, &after);
                     return Ok(Claimed { uid, epoch: claim.epoch, head: claim.seen_head, chain });
                 }
                 Confirmation::StartOver => mine = mine.map(|_| claim.epoch),
@@ -174,7 +179,7 @@ impl StoreDirectory {
                 }
                 Err((name, error)) if is_about_the_file(&error) => {
                     tracing::warn!(file = %self.display_path(&name).display(), %error, "passing over a run");
-                    unusable.insert(name.clone());
+                    unusable.insert(name);
                     passed_over.push((name, error));
                 }
                 Err((_, error)) => return Err(error),
@@ -190,20 +195,19 @@ impl StoreDirectory {
         let file = self.checkpoint.open(&self.file(name))?;
         let run = Run::open(file, self.display_path(name), self.access)?;
         let header = run.header();
-        if RunName::of(header.kind, header.from, header.to_id()) != *name || header.store != self.id {
+        if header.name()? != *name || header.store != self.id {
             let found = format!("run {} of store {}", header.to_id(), header.store);
             return Err(Error::corrupt(self.display_path(name), 0, format!("run {name} of store {}", self.id), found));
         }
         let mut runs = self.lock_runs();
         runs.retain(|_, run| run.strong_count() > 0);
-        runs.insert(name.clone(), Arc::downgrade(&run));
+        runs.insert(*name, Arc::downgrade(&run));
         Ok(run)
     }
 
     /// Starts a new run under a temporary name.
     pub(super) fn create_run(&self, name: &RunName) -> Result<Box<dyn PendingFile>> {
-        let temporary = TemporaryName::new(name.epoch(), self.ids.run_id());
-        self.checkpoint.create(&self.file(name), &temporary.to_string())
+        self.create(name.to().epoch, FileName::Run(*name))
     }
 
     fn open_runs<'n>(
@@ -213,13 +217,13 @@ impl StoreDirectory {
         let mut below = Mark::ROOT;
         let mut runs: Vec<Arc<Run>> = Vec::new(); // as many as the chain has
         for name in names {
-            let run = self.open_run(name).map_err(|error| (name.clone(), error))?;
+            let run = self.open_run(name).map_err(|error| (*name, error))?;
             let header = run.header();
             // Every run names its parent: a file of another history that got this name stops here.
             if header.parent != below.tip || runs.last().is_some_and(|last| last.header().uid != header.uid) {
                 let found = format!("parent {} of store {}", header.parent, header.uid);
                 let expected = format!("parent {}", below.tip);
-                return Err((name.clone(), Error::corrupt(self.display_path(name), 0, expected, found)));
+                return Err((*name, Error::corrupt(self.display_path(name), 0, expected, found)));
             }
             below = header.mark();
             runs.push(run);
@@ -227,29 +231,17 @@ impl StoreDirectory {
         Ok(runs)
     }
 
-    fn read_fork(&self, epoch: Epoch) -> Result<Fork> {
-        let path = format!("{}/{}", self.forks_path(), crate::catalog::fork_name(epoch));
-        let file = self.checkpoint.open(&path)?;
-        let shown = self.checkpoint.display_path(&path);
-        let length = usize::try_from(file.len()).unwrap_or(usize::MAX);
-        if length > ForkRecord::MAX_BYTES {
-            return Ok(Fork::Damaged(Error::corrupt(shown, 0, "a fork record", format!("{length} bytes")).to_string()));
-        }
-        let mut bytes = vec![0; length];
+    /// Reads a fork; `None` where it was cleaned up since the listing.
+    fn read_fork(&self, epoch: Epoch) -> Result<Option<Fork>> {
+        let path = self.file(FileName::Fork(epoch));
+        let file = match self.checkpoint.open(&path) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            opened => opened?,
+        };
+        let length = file.len().min(MAX_FORK_BYTES.saturating_add(1));
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
         file.read_exact_at(&mut bytes, 0)?;
-        let record = ForkRecord::decode(&shown, &bytes).and_then(|record| self.check_fork(epoch, record, &shown));
-        Ok(match record {
-            Ok(record) => Fork::Known(record),
-            Err(error) => Fork::Damaged(error.to_string()),
-        })
-    }
-
-    fn check_fork(&self, epoch: Epoch, record: ForkRecord, shown: &std::path::Path) -> Result<ForkRecord> {
-        if record.epoch == epoch && record.store == self.id {
-            return Ok(record);
-        }
-        let found = format!("epoch {} of {}", record.epoch, record.store);
-        Err(Error::corrupt(shown, 0, format!("epoch {epoch} of {}", self.id), found))
+        Ok(Some(Fork::read(epoch, &self.id, &bytes)))
     }
 
     /// Claims an epoch; `false` where somebody else has it.
@@ -262,9 +254,7 @@ impl StoreDirectory {
             holder: holder.to_owned(),
             claimed_at_ms: self.clock.wall_ms(),
         };
-        let path = format!("{}/{}", self.forks_path(), crate::catalog::fork_name(epoch));
-        let temporary = TemporaryName::new(epoch, self.ids.run_id());
-        let mut file = self.checkpoint.create(&path, &temporary.to_string())?;
+        let mut file = self.create(epoch, FileName::Fork(epoch))?;
         file.append(&record.encode())?;
         match file.publish() {
             Ok(()) => Ok(true),
@@ -278,15 +268,10 @@ impl StoreDirectory {
 
     /// Removes what writers of lower epochs left half-written. They are fenced, so nothing of theirs can count any more.
     /// Only to save space: a failure is nobody's problem.
-    fn sweep_temporaries(&self, epoch: Epoch) {
-        for directory in [&self.path, &self.forks_path()] {
-            let entries = self.checkpoint.list(directory).unwrap_or_default();
-            for entry in entries {
-                if TemporaryName::parse(&entry.name).is_some_and(|temporary| temporary.epoch < epoch) {
-                    if let Err(error) = self.checkpoint.delete(&format!("{directory}/{}", entry.name)) {
-                        tracing::debug!(file = entry.name, %error, "a stale temporary stays");
-                    }
-                }
+    fn sweep_temporaries(&self, epoch: Epoch, catalog: &Catalog) {
+        for temporary in catalog.listing().temporaries.iter().filter(|temporary| temporary.epoch < epoch) {
+            if let Err(error) = self.checkpoint.delete(&self.file(temporary)) {
+                tracing::debug!(file = %temporary, %error, "a stale temporary stays");
             }
         }
     }
@@ -296,12 +281,17 @@ impl StoreDirectory {
         self.open_runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn file(&self, name: &RunName) -> String {
+    fn create(&self, epoch: Epoch, target: FileName) -> Result<Box<dyn PendingFile>> {
+        let temporary = TemporaryName { epoch, id: self.ids.run_id(), target };
+        self.checkpoint.create(&self.file(target), &temporary.file_name())
+    }
+
+    fn file(&self, name: impl std::fmt::Display) -> String {
         format!("{}/{name}", self.path)
     }
 
     fn forks_path(&self) -> String {
-        format!("{}/forks", self.path)
+        format!("{}/{FORKS}", self.path)
     }
 }
 

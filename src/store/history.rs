@@ -29,7 +29,7 @@ pub(super) fn chain_of(directory: &StoreDirectory, version: Version) -> Result<O
     let mut attempt = 0;
     loop {
         let catalog = directory.catalog()?;
-        let at = catalog.resolve(version)?;
+        let at = catalog.readable(version)?;
         match directory.open_chain(&catalog, at) {
             Err(error) if error.is_not_found() && attempt < MOST_ATTEMPTS => attempt += 1,
             outcome => return outcome,
@@ -40,11 +40,11 @@ pub(super) fn chain_of(directory: &StoreDirectory, version: Version) -> Result<O
 /// The metadata that `version` was committed with.
 pub(super) fn metadata(directory: &StoreDirectory, version: Version) -> Result<Bytes> {
     let catalog = directory.catalog()?;
-    let at = catalog.resolve(version)?;
+    let at = catalog.readable(version)?;
     if at == VersionId::ROOT {
         return Ok(Bytes::default());
     }
-    open_any(directory, &catalog, at)?.metadata()
+    Ok(open_any(directory, &catalog, at)?.metadata().clone())
 }
 
 /// Every readable version. What the index remembers of a version is used; of the others a footer is read.
@@ -61,10 +61,10 @@ pub(super) fn versions(directory: &StoreDirectory, records: &[VersionRecord]) ->
             metadata_bytes: metadata.len() as u64,
         };
         infos.push(match known.get(&at) {
-            Some(record) => info(record.changes, record.file_bytes, &record.metadata),
+            Some(record) => info(record.entries, record.bytes, &record.metadata),
             None => {
                 let run = open_any(directory, &catalog, at)?;
-                info(run.properties().entries, run.file_bytes(), &run.metadata()?)
+                info(run.properties().entries, run.file_bytes(), run.metadata())
             }
         });
     }
@@ -81,7 +81,7 @@ fn open_any(directory: &StoreDirectory, catalog: &Catalog, at: VersionId) -> Res
         }
     }
     Err(last_error.unwrap_or_else(|| {
-        let file = directory.display_path(&RunName::delta(at));
+        let file = directory.display_path(&RunName::single(at)?);
         Error::new(ErrorKind::Missing { file }, "the version has no file")
     }))
 }

@@ -1,13 +1,15 @@
 //! From the runs of a version to the layers that a transaction reads: which of them the index already holds.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::directory::OpenChain;
 use super::layers::{Layers, Source};
 use super::options::Residency;
-use crate::backend::{Backend, Generation, GenerationRecord, StoreNumber};
+use crate::backend::{Backend, Coverage, Generation, GenerationRecord, StoreNumber};
+use crate::entry::KeyRange;
 use crate::error::Result;
-use crate::run::{Layer, Merge, Run};
+use crate::run::{Merge, Run};
 use crate::version::Mark;
 
 /// Stacks the runs of a version over the best generation that the index holds, and drops the other generations.
@@ -23,42 +25,50 @@ pub(super) fn load(
     store: StoreNumber,
     chain: &OpenChain,
     residency: Residency,
-    progress: &dyn Fn(u64) -> bool,
+    observer: &dyn Fn(u64) -> ControlFlow<()>,
 ) -> Result<Layers> {
-    let is_complete = residency == Residency::Resident;
+    let coverage = residency.coverage();
     let mut best: Option<(usize, GenerationRecord)> = None;
-    for record in backend.generations(store)? {
-        let fits = fit(&record, chain).filter(|_| record.complete == is_complete);
+    for record in backend.engine().generations(store)? {
+        let fits = fit(&record, chain).filter(|_| record.coverage == coverage);
         let is_better = fits.is_some_and(|folded| best.as_ref().is_none_or(|(most, _)| folded > *most));
         let unfit = match fits {
             Some(folded) if is_better => best.replace((folded, record)).map(|(_, worse)| worse),
             _ => Some(record),
         };
         if let Some(unfit) = unfit {
-            backend.drop_generation(unfit.id)?;
+            backend.engine().drop_generation(unfit.id)?;
+            backend.reclaim_later();
         }
     }
     let (folded, generation) = match best {
-        Some((folded, record)) => (folded, backend.reopen_generation(record)?),
-        None if is_complete => (0, restore(backend, store, chain, progress)?),
-        None => (0, backend.create_generation(store, chain.base_mark(), false)?),
+        Some((folded, record)) => (folded, Generation::open(backend, record)?),
+        None if coverage.is_complete() => (0, restore(backend, store, chain, observer)?),
+        None => (0, create(backend, store, chain.base_mark(), coverage)?),
     };
     let tail = chain.singles.get(folded..).unwrap_or_default().iter().rev().cloned().map(Source::Run);
-    let base = chain.base.iter().rev().filter(|_| !is_complete).cloned().map(Source::Run);
-    let sources = tail.chain([Source::Generation(Arc::new(generation))]).chain(base).collect();
+    let base = chain.base.iter().rev().filter(|_| !coverage.is_complete()).cloned().map(Source::Run);
+    let sources = tail.chain([Source::Generation(generation)]).chain(base).collect();
     Ok(Layers { mark: chain.mark, families: Arc::clone(&chain.families), sources })
 }
 
+/// Makes an empty generation on top of `from`.
+pub(super) fn create(backend: &Backend, store: StoreNumber, from: Mark, coverage: Coverage) -> Result<Arc<Generation>> {
+    Generation::create(backend, store, from, coverage, Generation::FILTER_BYTES)
+}
+
 /// How many of the chain's single deltas a generation holds; `None` where it belongs to another history, to a version above
-/// the one wanted, or lacks changes that the base does not have.
+/// the one wanted, lacks changes that the base does not have, or was cut off inside a delta that is not the next one.
 fn fit(record: &GenerationRecord, chain: &OpenChain) -> Option<usize> {
-    let starts_in_base = record.complete || record.from.at.version <= chain.base_mark().at.version;
-    let holds = |mark: Mark| record.applied == mark;
-    let folded = match chain.singles.iter().rposition(|run| holds(run.header().mark())) {
+    let base = chain.base_mark();
+    let folded = match chain.singles.iter().rposition(|run| run.header().mark() == record.applied) {
         Some(place) => place + 1,
-        None => holds(chain.base_mark()).then_some(0)?,
+        None => (record.applied == base).then_some(0)?,
     };
-    starts_in_base.then_some(folded)
+    let starts_in_base = record.coverage.is_complete() || record.from.at.version <= base.at.version;
+    let next = chain.singles.get(folded).map(|run| run.header().mark());
+    let is_whole = record.torn.is_none() || record.torn == next;
+    (starts_in_base && is_whole).then_some(folded)
 }
 
 /// Builds a generation that holds the whole base, for `Resident`.
@@ -66,18 +76,17 @@ fn restore(
     backend: &Backend,
     store: StoreNumber,
     chain: &OpenChain,
-    progress: &dyn Fn(u64) -> bool,
-) -> Result<Generation> {
-    let generation = backend.create_generation(store, Mark::ROOT, true)?;
-    if !chain.base.is_empty() {
-        let mut content = merged(chain.base.iter().rev()).live();
-        generation.ingest(&mut content, chain.base_mark(), progress)?;
+    observer: &dyn Fn(u64) -> ControlFlow<()>,
+) -> Result<Arc<Generation>> {
+    if chain.base.is_empty() {
+        return create(backend, store, Mark::ROOT, Coverage::Complete);
     }
-    Ok(generation)
+    let mut content = merged(chain.base.iter().rev()).live();
+    let record = backend.engine().ingest(store, &mut content, chain.base_mark(), observer)?;
+    Generation::open(backend, record)
 }
 
 /// The content of a stack of runs, newest first, tombstones included.
 pub(super) fn merged<'r>(newest_first: impl Iterator<Item = &'r Arc<Run>>) -> Merge {
-    let layers: Vec<Layer> = newest_first.map(|run| run.layer(crate::entry::KeyRange::ALL)).collect();
-    Merge::new(layers)
+    Merge::new(newest_first.map(|run| run.layer(KeyRange::ALL)).collect())
 }

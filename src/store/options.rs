@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use crate::backend::Coverage;
 use crate::error::{Error, Result};
-use crate::run::{Access, PageCodec};
+use crate::fs::Access;
+use crate::run::PageCodec;
 
 /// Where the state lives while it is worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -13,6 +15,15 @@ pub enum Residency {
     Mapped,
     /// The whole state in RocksDB. For machines whose page cache is not theirs; opening from nothing costs O(state).
     Resident,
+}
+
+impl Residency {
+    pub(super) fn coverage(self) -> Coverage {
+        match self {
+            Self::Mapped => Coverage::Changes,
+            Self::Resident => Coverage::Complete,
+        }
+    }
 }
 
 /// Options of one store.

@@ -64,15 +64,14 @@ impl RocksDbProvider {
         let directory = StoreDirectory::new(checkpoint.into(), id, use_of, ids, clock);
         let holder = format!("process {}", std::process::id());
         let claimed = directory.claim(Wanted::Newest, None, &holder)?;
-        let store = backend.store(claimed.uid, directory.id())?;
-        let layers = load(backend, store, &claimed.chain, options.residency, &|_| true)?;
+        let store = backend.engine().store(claimed.uid, directory.id())?;
+        let layers = load(backend, store, &claimed.chain, options.residency, &|_| ControlFlow::Continue(()))?;
         let state = State {
             epoch: claimed.epoch,
             layers: Arc::new(layers),
             head: claimed.head,
             is_stale: false,
             fenced: None,
-            retired: Vec::new(),
         };
         let core = Arc::new(Core {
             directory,
@@ -160,7 +159,7 @@ impl StateStoreProvider for RocksDbProvider {
     }
 
     fn versions(&self) -> Result<Vec<VersionInfo>> {
-        history::versions(&self.core.directory, &self.core.backend.versions(self.core.store)?)
+        history::versions(&self.core.directory, &self.core.backend.engine().versions(self.core.store)?)
     }
 
     fn metadata(&self, version: Version) -> Result<Bytes> {

@@ -52,7 +52,10 @@ fn write(
 ) -> Result<Option<RunName>> {
     let Some(newest) = chain.singles.last().or(chain.base.last()) else { return Ok(None) };
     let header = newest.header();
-    let name = RunName::of(kind, from.at.version, chain.mark.at);
+    let name = match kind {
+        RunKind::Snapshot => RunName::snapshot(chain.mark.at)?,
+        RunKind::Delta => RunName::delta(from.at.version, chain.mark.at)?,
+    };
     let mut file = directory.create_run(&name)?;
     let new_header = RunHeader {
         kind,
@@ -69,7 +72,7 @@ fn write(
         }?;
     }
     run.range_tombstones(ranges);
-    run.finish(&newest.metadata()?)?;
+    run.finish(newest.metadata())?;
     match file.publish() {
         Ok(()) => Ok(Some(name)),
         // Somebody else made the same content under the same name.
