@@ -34,7 +34,8 @@ pub mod sim;
 
 pub use contract::{Access, DirEntry, Disk, FileKind, ReadFile, Stat, WriteFile};
 pub(crate) use lock::FileLock;
-pub(crate) use publish::{NewFile, PublishError, create_dirs};
+pub use publish::PublishError;
+pub(crate) use publish::{NewFile, create_dirs};
 pub use real::RealDisk;
 #[cfg(any(test, feature = "conformance"))]
 pub use sim::SimDisk;

@@ -31,7 +31,7 @@ enum State {
 
 /// Why a file was not published.
 #[derive(Debug)]
-pub(crate) enum PublishError {
+pub enum PublishError {
     /// Nothing is to be seen under the name, now and after any crash. `AlreadyExists`: somebody else's file has it.
     NotPublished(Error),
     /// The file may be under its name or not, now or after a crash; if it is, it is whole. Only a reopening tells.
@@ -114,7 +114,8 @@ impl Drop for NewFile {
 
 impl PublishError {
     /// The error, whatever it means for the file.
-    pub(crate) fn into_error(self) -> Error {
+    #[must_use]
+    pub fn into_error(self) -> Error {
         match self {
             Self::NotPublished(error) | Self::Unknown(error) => error,
         }
