@@ -170,6 +170,11 @@ impl Generation {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).ranges)
     }
 
+    /// Whether the generation deletes this key from what lies below (unless it has an entry of its own for it).
+    pub(crate) fn covers(&self, full_key: &[u8]) -> bool {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).ranges.contains(full_key)
+    }
+
     /// The state that this generation and what lies below make.
     pub(crate) fn applied(&self) -> Mark {
         self.state.read().unwrap_or_else(PoisonError::into_inner).applied

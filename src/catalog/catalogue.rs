@@ -109,6 +109,14 @@ impl Catalog {
         steps.chain(at).ok_or_else(|| chain::missing(at, &lineage, &self.listing.runs, unusable, &steps))
     }
 
+    /// The runs that lead to `at`, the narrowest first.
+    pub(crate) fn leading_to(&self, at: VersionId) -> Vec<RunName> {
+        let from_lowest = self.listing.runs.range(RunName::lowest(at)..).map(|(name, _)| *name);
+        let mut runs: Vec<RunName> = from_lowest.take_while(|name| name.to() == at).collect(); // a few
+        runs.reverse();
+        runs
+    }
+
     /// The deltas of the single versions `(from, to]`, oldest first: what the change feed reads.
     ///
     /// # Errors

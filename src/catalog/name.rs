@@ -50,6 +50,11 @@ impl RunName {
         Self::delta(Version::EMPTY, to).map(|name| Self { kind: RunKind::Snapshot, ..name })
     }
 
+    /// Sorts before every run that leads to `to`.
+    pub(super) fn lowest(to: VersionId) -> Self {
+        Self { to, from: Version::EMPTY, kind: RunKind::Delta }
+    }
+
     /// Reads a file name. Only the one spelling that [`RunName`] displays is taken; everything else is foreign.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {

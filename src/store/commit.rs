@@ -1,15 +1,13 @@
 //! The commit protocol, step by step.
 
-use std::sync::Arc;
-
 use super::directory::StoreDirectory;
 use crate::catalog::{RunName, fenced_by};
-use crate::entry::{Change, Families};
+use crate::entry::Families;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::PublishError;
 use crate::overlay::Overlay;
-use crate::run::{RunHeader, RunKind, RunWriter, WriterOptions};
-use crate::version::{Epoch, Mark, StoreUid, Version, VersionId};
+use crate::run::{RunHeader, RunWriter, WriterOptions};
+use crate::version::{Epoch, Mark, RunKind, StoreUid, Version, VersionId};
 
 /// What a transaction hands over to be committed.
 #[derive(Debug)]
@@ -49,7 +47,7 @@ pub(super) fn commit(directory: &StoreDirectory, writer: &Writer, changes: &Chan
 
     // 1. Durable: the delta is written under a temporary name; `publish` syncs it before anything else.
     let mut file = directory.create_run(&name)?;
-    write_delta(directory, writer, changes, &mut *file)?;
+    write_delta(directory, writer, changes, &name, &mut *file)?;
 
     // 2. Visible: an atomic create that replaces nothing, then the directory is synced.
     file.publish().map_err(|error| unpublished(error, to.version))?;
@@ -69,6 +67,7 @@ fn write_delta(
     directory: &StoreDirectory,
     writer: &Writer,
     changes: &ChangeSet<'_>,
+    name: &RunName,
     file: &mut dyn crate::checkpoint::PendingFile,
 ) -> Result<()> {
     let to = writer.to();
@@ -86,12 +85,9 @@ fn write_delta(
         families: changes.families.clone(),
         codec: directory.delta_codec(),
     };
-    let mut run = RunWriter::new(file, header, WriterOptions::packed())?;
-    changes.overlay.for_each(|key, change| match change {
-        Change::Put(value) => run.put(key, value),
-        Change::Tombstone => run.tombstone(key),
-    })?;
-    run.range_tombstones(changes.overlay.ranges());
+    let mut run = RunWriter::new(file, directory.display_path(name), header, WriterOptions::packed())?;
+    changes.overlay.for_each(|key, change| run.add(key, change))?;
+    run.range_tombstones(changes.overlay.ranges())?;
     run.finish(changes.metadata)?;
     Ok(())
 }
@@ -108,6 +104,3 @@ fn unpublished(error: PublishError, version: Version) -> Error {
 fn indeterminate(error: Error, version: Version) -> Error {
     Error::new(ErrorKind::Indeterminate { version }, "the commit was cut off").with_source(error)
 }
-
-/// Keeps the name of the shared handle out of signatures.
-pub(super) type SharedDirectory = Arc<StoreDirectory>;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::commit::{ChangeSet, Writer, commit};
-use super::directory::{Claimed, OpenChain, StoreDirectory};
+use super::directory::{Claimed, DirectoryOptions, OpenChain, StoreDirectory};
 use super::layers::{Layers, Source};
 use super::load::{create, load};
 use super::options::{Planted, Residency, StoreOptions};
@@ -14,21 +14,24 @@ use super::slot::Slot;
 use super::transaction::Committer;
 use crate::backend::{Backend, Coverage, GenerationId, StoreNumber, VersionRecord};
 use crate::catalog::{RunName, Wanted};
+use crate::checkpoint::Checkpoint;
+use crate::clock::Clock;
+use crate::entry::{KeyRange, StateStoreId};
 use crate::error::{Error, ErrorKind, Result};
-use crate::run::{Run, RunKind};
-use crate::version::{Epoch, Mark, StoreUid, Version, VersionId};
+use crate::run::Run;
+use crate::version::{Epoch, IdSource, StoreUid, Version, VersionId};
 
 /// What a provider, its transactions and the folding job share.
 #[derive(Debug)]
-struct Core {
-    directory: StoreDirectory,
-    backend: Backend,
-    store: StoreNumber,
+pub(super) struct Core {
+    pub(super) directory: StoreDirectory,
+    pub(super) backend: Backend,
+    pub(super) store: StoreNumber,
     uid: StoreUid,
-    options: StoreOptions,
+    pub(super) options: StoreOptions,
     holder: String,
-    slot: Arc<Slot>,
-    scans: Arc<OpenScans>,
+    pub(super) slot: Arc<Slot>,
+    pub(super) scans: Arc<OpenScans>,
     /// Held by whoever folds a delta or moves the base. Taken before `state`, never under it.
     moving: Mutex<()>,
     /// A folding job is queued or runs.
@@ -76,6 +79,51 @@ impl Committer for Core {
 }
 
 impl Core {
+    pub(super) fn open(
+        backend: &Backend,
+        checkpoint: Arc<dyn Checkpoint>,
+        id: StateStoreId,
+        options: StoreOptions,
+        ids: IdSource,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let use_of = DirectoryOptions { access: options.access, codec: options.codec };
+        let directory = StoreDirectory::new(checkpoint, id, use_of, ids, clock);
+        let holder = format!("process {}", std::process::id());
+        let claimed = directory.claim(Wanted::Newest, None, &holder)?;
+        let store = backend.engine().store(claimed.uid, directory.id())?;
+        let layers = load(backend, store, &claimed.chain, options.residency, &|_| ControlFlow::Continue(()))?;
+        let state = State {
+            epoch: claimed.epoch,
+            layers: Arc::new(layers),
+            head: claimed.head,
+            is_stale: false,
+            fenced: None,
+        };
+        Ok(Self {
+            directory,
+            backend: backend.clone(),
+            store,
+            uid: claimed.uid,
+            options,
+            holder,
+            slot: Arc::default(),
+            scans: Arc::default(),
+            moving: Mutex::default(),
+            is_folding: AtomicBool::new(false),
+            state: Mutex::new(state),
+        })
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.state().epoch
+    }
+
+    /// How many deltas wait to be folded.
+    pub(super) fn waiting(&self) -> usize {
+        self.state().layers.waiting()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change of the state is one assignment, so it is whole whatever happened to a thread that held it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -86,7 +134,7 @@ impl Core {
     }
 
     /// The layers of `version`, ready to be written on. The caller holds the writer slot.
-    fn layers_at(&self, version: Version) -> Result<Arc<Layers>> {
+    pub(super) fn layers_at(&self, version: Version) -> Result<Arc<Layers>> {
         let epoch = {
             let state = self.state();
             if let Some(by) = state.fenced {
@@ -172,7 +220,7 @@ impl Core {
             return Ok(false);
         }
         let Some((run, generation)) = layers.next_fold() else { return Ok(false) };
-        let mut changes = run.layer(crate::entry::KeyRange::ALL).cursor;
+        let mut changes = run.layer(KeyRange::ALL).cursor;
         generation.apply(run.ranges(), &mut *changes, run.header().mark(), Some(&record_of(&run)))?;
         let mut state = self.state();
         // Commits may have put more on top meanwhile, but only the holder of `moving` takes anything out.

@@ -13,8 +13,8 @@ use crate::clock::Clock;
 use crate::entry::{Families, StateStoreId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileKind, PublishError};
-use crate::run::{Access, PageCodec, Run};
-use crate::version::{Epoch, IdSource, Mark, RunId, StoreUid, VersionId};
+use crate::run::{Access, PageCodec, Run, RunHeader};
+use crate::version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, VersionId};
 
 /// A listing can move under a reader when another process cleans up; after this many times it is something else.
 const MOST_LISTINGS: usize = 64;
@@ -195,7 +195,7 @@ impl StoreDirectory {
         let file = self.checkpoint.open(&self.file(name))?;
         let run = Run::open(file, self.display_path(name), self.access)?;
         let header = run.header();
-        if header.name()? != *name || header.store != self.id {
+        if name_of(header)? != *name || header.store != self.id {
             let found = format!("run {} of store {}", header.to_id(), header.store);
             return Err(Error::corrupt(self.display_path(name), 0, format!("run {name} of store {}", self.id), found));
         }
@@ -298,4 +298,12 @@ impl StoreDirectory {
 /// Whether an error says that the file is no good, rather than that the machine could not read it now.
 fn is_about_the_file(error: &Error) -> bool {
     error.is_corrupt() || error.is_not_found() || matches!(error.kind(), ErrorKind::Unsupported)
+}
+
+/// The name that a run with this header has.
+pub(super) fn name_of(header: &RunHeader) -> Result<RunName> {
+    match header.kind {
+        RunKind::Snapshot => RunName::snapshot(header.to_id()),
+        RunKind::Delta => RunName::delta(header.from, header.to_id()),
+    }
 }

@@ -74,15 +74,13 @@ pub(super) fn versions(directory: &StoreDirectory, records: &[VersionRecord]) ->
 /// Opens the smallest run that ends at `at`: its own delta if that is still there.
 fn open_any(directory: &StoreDirectory, catalog: &Catalog, at: VersionId) -> Result<Arc<crate::run::Run>> {
     let mut last_error = None;
-    for name in catalog.ending_at(at) {
+    for name in catalog.leading_to(at) {
         match directory.open_run(&name) {
             Ok(run) => return Ok(run),
             Err(error) => last_error = Some(error),
         }
     }
-    Err(last_error.unwrap_or_else(|| {
-        let file = directory.display_path(&RunName::single(at)?);
-        Error::new(ErrorKind::Missing { file }, "the version has no file")
-    }))
+    let file = directory.display_path(&RunName::single(at)?);
+    Err(last_error.unwrap_or_else(|| Error::new(ErrorKind::Missing { file }, "the version has no file")))
 }
 

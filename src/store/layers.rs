@@ -7,7 +7,6 @@ use crate::backend::Generation;
 use crate::bytes::Bytes;
 use crate::entry::{Families, KeyRange, Probe};
 use crate::error::Result;
-use crate::ranges::RangeSet;
 use crate::run::{Layer, Run};
 use crate::version::{Mark, RunId};
 
@@ -100,14 +99,12 @@ impl Below for Layers {
     }
 
     fn layers(&self, range: &KeyRange) -> Result<Vec<Layer>> {
-        // A generation's ranges are read before its cursor is made: see `Generation::cursor`.
         self.sources
             .iter()
             .map(|source| match source {
                 Source::Run(run) => Ok(run.layer(range.clone())),
                 Source::Generation(generation) => {
-                    let ranges: Arc<RangeSet> = generation.ranges();
-                    Ok(Layer { cursor: generation.cursor(range.clone())?, ranges })
+                    Ok(Layer { ranges: generation.ranges(), cursor: generation.cursor(range)? })
                 }
             })
             .collect()

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::backend::Coverage;
 use crate::error::{Error, Result};
-use crate::fs::Access;
-use crate::run::PageCodec;
+
+use crate::run::{Access, PageCodec};
 
 /// Where the state lives while it is worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

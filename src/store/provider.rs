@@ -1,30 +1,23 @@
 //! [`RocksDbProvider`]: the product. Recent changes in an index over mapped runs.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::below::SharedBelow;
-use super::commit::{ChangeSet, Writer, commit};
 use super::contract::{StateStoreProvider, VersionInfo};
-use super::directory::{Claimed, DirectoryOptions, StoreDirectory};
+use super::core::Core;
 use super::history;
-use super::layers::Layers;
-use super::load::load;
 use super::options::StoreOptions;
 use super::rewrite::{write_collapsed, write_snapshot};
-use super::scan::OpenScans;
-use super::slot::Slot;
 use super::transaction::{Committer, Opened, Transaction};
 use super::view::View;
-use crate::backend::{Backend, Generation, StoreNumber};
+use crate::backend::Backend;
 use crate::bytes::Bytes;
-use crate::catalog::{RunName, Wanted};
 use crate::checkpoint::Checkpoint;
 use crate::clock::{Clock, SystemClock};
 use crate::entry::StateStoreId;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::overlay::Overlay;
-use crate::version::{Epoch, IdSource, StoreUid, Version, VersionId};
+use crate::version::{Epoch, IdSource, Version};
 
 /// A store whose recent changes lie in the backend's RocksDB, over runs that are read where they lie.
 ///
@@ -60,32 +53,7 @@ impl RocksDbProvider {
         ids: IdSource,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let use_of = DirectoryOptions { access: options.access, codec: options.codec };
-        let directory = StoreDirectory::new(checkpoint.into(), id, use_of, ids, clock);
-        let holder = format!("process {}", std::process::id());
-        let claimed = directory.claim(Wanted::Newest, None, &holder)?;
-        let store = backend.engine().store(claimed.uid, directory.id())?;
-        let layers = load(backend, store, &claimed.chain, options.residency, &|_| ControlFlow::Continue(()))?;
-        let state = State {
-            epoch: claimed.epoch,
-            layers: Arc::new(layers),
-            head: claimed.head,
-            is_stale: false,
-            fenced: None,
-        };
-        let core = Arc::new(Core {
-            directory,
-            backend: backend.clone(),
-            store,
-            uid: claimed.uid,
-            options,
-            holder,
-            slot: Arc::default(),
-            scans: Arc::default(),
-            moving: Mutex::default(),
-            is_folding: AtomicBool::new(false),
-            state: Mutex::new(state),
-        });
+        let core = Arc::new(Core::open(backend, checkpoint.into(), id, options, ids, clock)?);
         core.fold_soon();
         Ok(Self { core })
     }
@@ -102,7 +70,7 @@ impl RocksDbProvider {
     /// The epoch that this provider writes with.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.core.state().epoch
+        self.core.epoch()
     }
 
     /// Scans that are alive: each keeps the files it reads from on disk.
@@ -114,7 +82,7 @@ impl RocksDbProvider {
     /// Deltas that wait, readable in place, for the index to take them in.
     #[must_use]
     pub fn tail_length(&self) -> usize {
-        self.core.state().layers.waiting()
+        self.core.waiting()
     }
 
     /// Waits until the index has taken in every delta committed so far.

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::directory::{OpenChain, StoreDirectory};
+use super::directory::{OpenChain, StoreDirectory, name_of};
 use super::load::merged;
 use crate::catalog::RunName;
-use crate::entry::{Change, Cursor};
+use crate::entry::Cursor;
 use crate::error::{Error, Result};
 use crate::fs::PublishError;
 use crate::ranges::RangeSet;
-use crate::run::{Run, RunHeader, RunKind, RunWriter, WriterOptions};
-use crate::version::{Mark, Version};
+use crate::run::{Run, RunHeader, RunWriter, WriterOptions};
+use crate::version::{Mark, RunKind, Version};
 
 /// Writes the whole state of the chain as one snapshot. Streams: the memory is that of a few pages and one stripe.
 ///
@@ -52,11 +52,6 @@ fn write(
 ) -> Result<Option<RunName>> {
     let Some(newest) = chain.singles.last().or(chain.base.last()) else { return Ok(None) };
     let header = newest.header();
-    let name = match kind {
-        RunKind::Snapshot => RunName::snapshot(chain.mark.at)?,
-        RunKind::Delta => RunName::delta(from.at.version, chain.mark.at)?,
-    };
-    let mut file = directory.create_run(&name)?;
     let new_header = RunHeader {
         kind,
         from: from.at.version,
@@ -64,14 +59,13 @@ fn write(
         parent: if kind == RunKind::Snapshot { Mark::ROOT.tip } else { from.tip },
         ..header.clone()
     };
-    let mut run = RunWriter::new(&mut *file, new_header, WriterOptions::aligned())?;
+    let name = name_of(&new_header)?;
+    let mut file = directory.create_run(&name)?;
+    let mut run = RunWriter::new(&mut *file, directory.display_path(&name), new_header, WriterOptions::aligned())?;
     while content.advance()? {
-        match content.change() {
-            Change::Put(value) => run.put(content.key(), value),
-            Change::Tombstone => run.tombstone(content.key()),
-        }?;
+        run.add(content.key(), content.change())?;
     }
-    run.range_tombstones(ranges);
+    run.range_tombstones(ranges)?;
     run.finish(newest.metadata())?;
     match file.publish() {
         Ok(()) => Ok(Some(name)),
