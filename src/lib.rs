@@ -1,5 +1,10 @@
 //! Alluvium: a versioned, memory-bounded state store for stream jobs.
 
+/// What a program that uses a store needs in scope: the traits.
+pub mod prelude {
+    pub use crate::store::{ReadStore, StateStoreProvider, WriteStore};
+}
+
 // The floors of docs/architecture.md, from the ground up. Imports only ever point down.
 mod budget;
 mod bytes;
@@ -22,8 +27,15 @@ mod overlay;
 
 pub mod store;
 
+pub use backend::{Backend, BackendOptions};
 pub use bytes::Bytes;
+pub use checkpoint::{Checkpoint, LocalCheckpoint};
 pub use clock::{Clock, SystemClock};
 pub use entry::{Families, FamilyId, Name, StateStoreId};
 pub use error::{Advice, Error, ErrorKind, Result};
+pub use run::{Access, PageCodec};
+pub use store::{
+    Entry, MemoryProvider, ReadStore, Residency, RocksDbProvider, Scan, StateStoreProvider, StoreOptions, Transaction,
+    VersionInfo, View, WriteStore,
+};
 pub use version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, VersionId};

@@ -8,6 +8,7 @@ use super::contract::{Engine, EngineMemory};
 use super::memory::{MemoryEngine, MemoryImage};
 use super::options::BackendOptions;
 use super::worker::Worker;
+use crate::budget::Budget;
 use crate::error::Result;
 
 /// The index of what has changed recently in all stores of a process. Clones share it; the last one closes it.
@@ -24,6 +25,7 @@ struct Inner {
     engine: Arc<dyn Engine>,
     options: BackendOptions,
     spill_dir: Option<PathBuf>,
+    budget: Budget,
 }
 
 impl Backend {
@@ -74,7 +76,8 @@ impl Backend {
         options: BackendOptions,
         spill_dir: Option<PathBuf>,
     ) -> Self {
-        Self { inner: Arc::new(Inner { worker, engine, options, spill_dir }) }
+        let budget = Budget::new(options.overlay_bytes() as u64);
+        Self { inner: Arc::new(Inner { worker, engine, options, spill_dir, budget }) }
     }
 
     /// Who holds how much of the index's memory.
@@ -113,6 +116,11 @@ impl Backend {
 
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
         &self.inner.engine
+    }
+
+    /// What the transactions of all stores may hold together.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.inner.budget
     }
 
     /// The backend's background thread. A job that holds a `Backend` must be short or rare: it keeps the index open.

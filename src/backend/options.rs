@@ -79,6 +79,11 @@ impl BackendOptions {
         self.memory_limit_bytes / 4
     }
 
+    /// The bytes of the limit that open transactions share.
+    pub(crate) fn overlay_bytes(&self) -> usize {
+        self.memory_limit_bytes / 4
+    }
+
     /// Table files that may be open at a time.
     pub(crate) fn open_files(&self) -> u16 {
         self.max_open_files

@@ -97,6 +97,12 @@ impl LocalCheckpoint {
     }
 }
 
+impl From<LocalCheckpoint> for Arc<dyn Checkpoint> {
+    fn from(local: LocalCheckpoint) -> Self {
+        Arc::new(local) as Self
+    }
+}
+
 impl Checkpoint for LocalCheckpoint {
     fn create(&self, path: &str, temporary: &str) -> Result<Box<dyn PendingFile>> {
         check_path(path)?;

@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::header::RunKind;
 use super::index::{IndexView, PagePlace, StripePlace};
 use super::page::Page;
 use super::reader::{Run, Stripe};
 use crate::bytes::Bytes;
 use crate::entry::{Change, Cursor, KeyRange};
 use crate::error::{Error, ErrorKind, Result};
+use crate::version::RunKind;
 
 /// The entries of a run within a key range, in ascending order.
 ///

@@ -6,7 +6,7 @@ use crate::checksum::crc32;
 use crate::codec::{Put, Reader};
 use crate::entry::{Families, Name, StateStoreId};
 use crate::error::{Error, ErrorKind, Result};
-use crate::version::{Epoch, RunId, StoreUid, Version};
+use crate::version::{Epoch, RunId, RunKind, StoreUid, Version};
 
 /// First byte outside ASCII and a line end behind the name, so that a transfer as text shows.
 const MAGIC: [u8; 8] = *b"\x89ALVRUN\n";
@@ -17,15 +17,6 @@ pub(super) const PRELUDE_BYTES: usize = 16;
 const MAX_HEADER_BYTES: usize = 256 << 10;
 /// 64 KiB: the largest memory page in use.
 const MAX_ALIGN_LOG2: u8 = 16;
-
-/// What a run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RunKind {
-    /// The changes of one commit, or of several collapsed ones.
-    Delta,
-    /// The whole state at its `to` version.
-    Snapshot,
-}
 
 /// How the pages of a run are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -10,7 +10,7 @@ use super::compress;
 use super::cursor::RunCursor;
 use super::filter;
 use super::footer::{self, FOOTER_BYTES, Footer, Place, Properties};
-use super::header::{Layout, PRELUDE_BYTES, PageCodec, RunHeader, RunKind, align_up};
+use super::header::{Layout, PRELUDE_BYTES, PageCodec, RunHeader, align_up};
 use super::index::{IndexView, PagePlace, StripePlace};
 use super::page::{Page, SINGLE_HEAD_BYTES, tag_of};
 use super::source::{Access, Block, Role, Source};
@@ -21,6 +21,7 @@ use crate::entry::{Change, FAMILY_BYTES, KeyRange, MAX_KEY_BYTES, MAX_METADATA_B
 use crate::error::{Error, Result};
 use crate::fs::ReadFile;
 use crate::ranges::RangeSet;
+use crate::version::RunKind;
 
 /// The longest page that a writer makes: a key and a value of the largest sizes. Nothing is decompressed into more.
 pub(super) const MAX_RAW_PAGE_BYTES: usize = SINGLE_HEAD_BYTES + FAMILY_BYTES + MAX_KEY_BYTES + MAX_VALUE_BYTES;

@@ -4,13 +4,14 @@ use std::ops::ControlFlow;
 
 use super::filter;
 use super::footer::{FOOTER_BYTES, Place, Properties};
-use super::header::{RunKind, align_up};
+use super::header::align_up;
 use super::index::{IndexView, PagePlace, StripePlace};
 use super::page::{Page, tag_of};
 use super::reader::{Run, Stripe, is_whole_page, stored_place};
 use super::source::{Block, Role};
 use crate::entry::{Change, key_hash, split_full_key};
 use crate::error::{Error, ErrorKind, Result};
+use crate::version::RunKind;
 
 /// What has been seen so far.
 struct Walk<'r> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::compress::Compressor;
 use super::filter;
 use super::footer::{self, Footer, Place, Properties};
-use super::header::{Layout, PageCodec, RunHeader, RunKind, align_up};
+use super::header::{Layout, PageCodec, RunHeader, align_up};
 use super::index::{IndexBuilder, PagePlace, StripePlace, fence};
 use super::page::{MAX_PAGE_BYTES, PageBuilder, SINGLE_HEAD_BYTES, single_head, tag_of};
 use crate::checksum::crc32;
@@ -16,6 +16,7 @@ use crate::entry::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::WriteFile;
 use crate::ranges::RangeSet;
+use crate::version::RunKind;
 
 /// A stripe is closed when it has reached one of these: together they bound what the writer holds.
 const STRIPE_PAGES: usize = 1024;

@@ -85,7 +85,7 @@ fn write_delta(
         families: changes.families.clone(),
         codec: directory.delta_codec(),
     };
-    let mut run = RunWriter::new(file, directory.display_path(name), header, WriterOptions::packed())?;
+    let mut run = RunWriter::new(file, &directory.display_path(name), &header, WriterOptions::packed())?;
     changes.overlay.for_each(|key, change| run.add(key, change))?;
     run.range_tombstones(changes.overlay.ranges())?;
     run.finish(changes.metadata)?;

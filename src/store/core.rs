@@ -8,7 +8,7 @@ use super::commit::{ChangeSet, Writer, commit};
 use super::directory::{Claimed, DirectoryOptions, OpenChain, StoreDirectory};
 use super::layers::{Layers, Source};
 use super::load::{create, load};
-use super::options::{Planted, Residency, StoreOptions};
+use super::options::{Residency, StoreOptions};
 use super::scan::OpenScans;
 use super::slot::Slot;
 use super::transaction::Committer;
@@ -53,11 +53,12 @@ struct State {
 
 impl Committer for Core {
     fn commit(&self, changes: ChangeSet<'_>) -> Result<Version> {
-        let (writer, layers) = {
+        let writer = {
             let state = self.state();
-            (Writer { uid: self.uid, epoch: state.epoch, parent: state.layers.mark }, Arc::clone(&state.layers))
+            Writer { uid: self.uid, epoch: state.epoch, parent: state.layers.mark }
         };
-        self.plant(&layers, &changes)?;
+        #[cfg(feature = "conformance")]
+        super::planted::apply_before_publish(self.options.planted, &self.layers(), &changes)?;
         let outcome = commit(&self.directory, &writer, &changes);
         let mut state = self.state();
         match outcome {
@@ -127,6 +128,11 @@ impl Core {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change of the state is one assignment, so it is whole whatever happened to a thread that held it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(feature = "conformance")]
+    fn layers(&self) -> Arc<Layers> {
+        Arc::clone(&self.state().layers)
     }
 
     fn moving(&self) -> MutexGuard<'_, ()> {
@@ -289,25 +295,6 @@ impl Core {
         let base = chain.newest_first().into_iter().map(Source::Run);
         let sources = kept.iter().cloned().chain(base).collect();
         state.layers = Arc::new(Layers { sources, ..(*current).clone() });
-    }
-
-    #[cfg(not(feature = "conformance"))]
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "same shape as the planted one")]
-    fn plant(&self, _layers: &Layers, _changes: &ChangeSet<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    /// For the crash harness: lets the index follow before the delta is published, data first and mark later.
-    #[cfg(feature = "conformance")]
-    fn plant(&self, layers: &Layers, changes: &ChangeSet<'_>) -> Result<()> {
-        if self.options.planted != Planted::ApplyBeforePublish {
-            return Ok(());
-        }
-        let Some(generation) = layers.generations().next() else { return Ok(()) };
-        for mut rows in changes.overlay.sorted_cursors() {
-            generation.apply(changes.overlay.ranges(), &mut *rows, generation.applied(), None)?;
-        }
-        Ok(())
     }
 }
 

@@ -24,6 +24,8 @@ mod layers;
 mod load;
 mod memory;
 mod options;
+#[cfg(feature = "conformance")]
+mod planted;
 mod provider;
 mod rewrite;
 mod scan;
