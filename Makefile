@@ -22,9 +22,8 @@ install: ## Install what is missing to build (C++ compiler, libclang), and say s
 demo: install ## Stream a year of flights through the store with 64 MiB, kill it twice, resume, verify.
 	@CARGO=$(CARGO) .ci/demo $(ARGS)
 
-test: install ## Run all tests: unit, integration, house rules, doc tests, and the build without RocksDB.
-	$(CARGO) test $(ONE) --lib --bins --tests --examples
-	$(CARGO) test $(ONE) --doc
+test: install ## Run all tests: unit, integration, house rules, examples, doc tests, and the build without RocksDB.
+	$(CARGO) test $(ONE)
 	$(CARGO) test $(ONE) --no-default-features --features conformance --lib
 
 bench: install ## Run a benchmark: make bench NAME=batch ARGS="--quick".
