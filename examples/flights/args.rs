@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -95,8 +96,8 @@ impl Args {
     }
 }
 
-fn number<T: FromStr>(word: &str, value: &str) -> Result<T, Failure> {
-    value.parse().map_err(|_| Failure::new(format!("{word}: {value:?} is not a number in range")))
+fn number<T: FromStr<Err: Display>>(word: &str, value: &str) -> Result<T, Failure> {
+    value.parse().map_err(|e| Failure::new(format!("{word} {value:?}: {e}")))
 }
 
 fn residency(value: &str) -> Result<bool, Failure> {

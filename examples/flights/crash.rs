@@ -4,7 +4,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::Failure;
@@ -13,7 +13,8 @@ use crate::Failure;
 #[derive(Debug)]
 pub(crate) struct Bomb {
     /// Held so that the thread's wait ends by time alone.
-    _armed: Sender<()>,
+    armed: Sender<()>,
+    thread: JoinHandle<()>,
 }
 
 impl Bomb {
@@ -29,18 +30,18 @@ impl Bomb {
                 die();
             }
         };
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("bomb".into())
             .spawn(burn)
             .map_err(|e| Failure::new(format!("could not start a thread: {e}")))?;
-        Ok(Self { _armed: armed })
+        Ok(Self { armed, thread })
     }
 
     /// Waits for the end; for a job that is done before it.
-    pub(crate) fn wait(self) -> ! {
-        loop {
-            thread::park();
-        }
+    pub(crate) fn wait(self) -> Failure {
+        let ended = self.thread.join();
+        drop(self.armed);
+        Failure::new(format!("the process outlived its bomb: {ended:?}"))
     }
 }
 

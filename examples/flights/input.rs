@@ -9,10 +9,12 @@
 //! the work directory), and only an index of 8 bytes a row (2.7 MB in all) is held and sorted. Rows are then fetched one by
 //! one with positioned reads. An input too large for even that index would need an external merge sort.
 
+use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use crate::Failure;
 
@@ -76,7 +78,7 @@ impl Flight {
         let scheduled = i64::from(utc_minute(time_hour)?) + number::<i64>(minute)?;
         let at = scheduled + i64::from(departure_delay.unwrap_or(0));
         Ok(Self {
-            at: Minute::try_from(at).map_err(|_| format!("the departure {at} is out of range"))?,
+            at: Minute::try_from(at).map_err(|e| format!("the departure {at}: {e}"))?,
             carrier: carrier.to_owned(),
             tail: known(tail).map(str::to_owned),
             origin: origin.to_owned(),
@@ -94,8 +96,8 @@ fn known(field: &str) -> Option<&str> {
     (!matches!(field, "NA" | "")).then_some(field)
 }
 
-fn number<T: std::str::FromStr>(field: &str) -> Result<T, String> {
-    field.parse().map_err(|_| format!("{field:?} is not a number in range"))
+fn number<T: FromStr<Err: Display>>(field: &str) -> Result<T, String> {
+    field.parse().map_err(|e| format!("{field:?}: {e}"))
 }
 
 fn optional(field: &str) -> Result<Option<i32>, String> {
@@ -241,7 +243,7 @@ fn index(rows: &File, path: &Path) -> Result<Vec<Place>, Failure> {
         } else {
             let at = parse(&line, path, offset_bytes)?.at;
             let place = u32::try_from(offset_bytes)
-                .map_err(|_| Failure::input(path, offset_bytes, "the input is larger than 4 GiB"))?;
+                .map_err(|e| Failure::input(path, offset_bytes, &format!("over 4 GiB: {e}")))?;
             order.push(Place { at, offset_bytes: place });
         }
         offset_bytes += length as u64;

@@ -281,7 +281,9 @@ pub(crate) mod tests {
 
     fn aircraft(flights: &[Flight]) -> Aircraft {
         let mut aircraft = Aircraft::default();
-        flights.iter().for_each(|flight| aircraft.record(flight));
+        for flight in flights {
+            aircraft.record(flight);
+        }
         aircraft
     }
 

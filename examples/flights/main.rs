@@ -171,7 +171,7 @@ fn stream(
     }
     bar.finish();
     match (bomb, args.crash_after) {
-        (Some(bomb), _) => bomb.wait(),
+        (Some(bomb), _) => Err(bomb.wait()),
         (None, Some(after)) => {
             Err(Failure::new(format!("--crash-after {after}: the input ended after {batches} batches")))
         }

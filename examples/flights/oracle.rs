@@ -32,11 +32,12 @@ impl Tables {
 
     /// Where these tables differ from the `expected` ones: nothing, or a text that names the first differences.
     pub(crate) fn differences(&self, expected: &Self) -> Option<String> {
-        let mut text = String::new();
-        compare(&mut text, Table::Aircraft, &self.aircraft, &expected.aircraft);
-        compare(&mut text, Table::Route, &self.route, &expected.route);
-        compare(&mut text, Table::Carrier, &self.carrier, &expected.carrier);
-        (!text.is_empty()).then_some(text)
+        let tables = [
+            compare(Table::Aircraft, &self.aircraft, &expected.aircraft),
+            compare(Table::Route, &self.route, &expected.route),
+            compare(Table::Carrier, &self.carrier, &expected.carrier),
+        ];
+        tables.into_iter().flatten().reduce(|text, more| text + &more)
     }
 }
 
@@ -50,22 +51,19 @@ fn insert<T: DeserializeOwned>(map: &mut BTreeMap<String, T>, key: &[u8], value:
 }
 
 fn compare<T: Debug + PartialEq>(
-    text: &mut String,
     table: Table,
     found: &BTreeMap<String, T>,
     expected: &BTreeMap<String, T>,
-) {
+) -> Option<String> {
     const SHOWN: usize = 10;
     let missing = expected.keys().filter(|key| !found.contains_key(*key));
-    let differing: Vec<&String> = found.iter().filter(|(k, v)| expected.get(*k) != Some(v)).map(|(k, _)| k).collect();
-    let keys: Vec<&String> = differing.into_iter().chain(missing).collect();
-    if keys.is_empty() {
-        return;
-    }
-    text.push_str(&format!("{}: {} of {} entries differ\n", table.name(), keys.len(), expected.len()));
-    for key in keys.into_iter().take(SHOWN) {
-        text.push_str(&format!("  {key}\n  - {:?}\n  + {:?}\n", expected.get(key), found.get(key)));
-    }
+    let differing = found.iter().filter(|(key, value)| expected.get(*key) != Some(value)).map(|(key, _)| key);
+    let keys: Vec<&String> = differing.chain(missing).collect();
+    let first = keys.first()?;
+    let shown = keys.iter().take(SHOWN);
+    let shown = shown.map(|key| format!("  {key}\n  - {:?}\n  + {:?}\n", expected.get(*key), found.get(*key)));
+    let title = format!("{}: {} entries differ, from {first} on\n", table.name(), keys.len());
+    Some(title + &shown.collect::<String>())
 }
 
 /// Computes all tables in one pass over the flights.
@@ -157,8 +155,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::job;
     use crate::job::tests::{Maps, flight};
-    use crate::job::{self};
 
     fn stored(maps: &Maps) -> Tables {
         let mut tables = Tables::default();
@@ -193,7 +191,9 @@ mod tests {
                 flight.at = now;
             }
             let mut maps = Maps::default();
-            flights.iter().for_each(|flight| job::apply(flight, &mut maps).unwrap());
+            for flight in &flights {
+                job::apply(flight, &mut maps).unwrap();
+            }
             let expected = single_pass(flights.into_iter().map(Ok)).unwrap();
             prop_assert_eq!(stored(&maps).differences(&expected), None);
         }

@@ -155,7 +155,7 @@ impl Report<'_> {
         let mut chains = String::new();
         for (tail, aircraft) in longest_chains(self.tables) {
             let comma = if chains.is_empty() { "" } else { "," };
-            let tail: String = tail.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+            let tail: String = tail.chars().filter(char::is_ascii_alphanumeric).collect();
             let chain = aircraft.longest;
             write!(chains, "{comma}{{\"aircraft\":\"{tail}\",\"legs\":{},\"minutes\":{}}}", chain.legs, chain.minutes)?;
         }
