@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::catalog::{
-    Catalog, Claim, Confirmation, FORKS, FileName, Fork, ForkRecord, Listing, MAX_FORK_BYTES, RunName, TemporaryName, Wanted,
-    fenced_by,
+    Catalog, Claim, Confirmation, FORKS, FileName, Fork, ForkRecord, Listing, MAX_FORK_BYTES, RunName, TemporaryName,
+    Wanted, fenced_by,
 };
 use crate::checkpoint::{Checkpoint, PendingFile};
 use crate::clock::Clock;
