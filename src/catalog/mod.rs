@@ -27,6 +27,13 @@ mod name;
 mod protocol;
 mod reachable;
 
+#[cfg(test)]
+mod directory;
+#[cfg(test)]
+mod exhaustive;
+#[cfg(test)]
+mod histories;
+
 pub(crate) use catalogue::Catalog;
 pub(crate) use chain::Chain;
 pub(crate) use fork::{Fork, ForkRecord, MAX_FORK_BYTES};
