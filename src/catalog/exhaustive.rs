@@ -14,6 +14,7 @@ use crate::version::{Epoch, Version, VersionId};
 
 /// What may happen, and which step is left out.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that may happen or be left out")]
 struct Bounds {
     writers: usize,
     max_epoch: u64,

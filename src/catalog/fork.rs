@@ -258,12 +258,14 @@ mod tests {
 
         #[test]
         fn any_bytes_are_a_record_or_an_error(noise in prop::collection::vec(any::<u8>(), 0..300), place in 12usize..100) {
-            let _ = decode(&noise);
+            prop_assert!(decode(&noise).is_err());
             let bytes = resealed(|bytes| {
                 let place = place.min(bytes.len());
                 bytes.splice(place.., noise);
             });
-            let _ = decode(&bytes);
+            if let Ok(record) = decode(&bytes) {
+                prop_assert_eq!(record.encode(), bytes, "one spelling for each record");
+            }
         }
     }
 }

@@ -90,13 +90,13 @@ impl World {
                 self.parents.insert(next, at);
                 Actor::Look { epoch, at: next }
             }
-            Actor::Look { epoch, at } => match fenced_by(self.files.forks.keys().copied(), epoch) {
-                Some(_) => Actor::Idle,
-                None => {
-                    self.acknowledged.insert(at);
-                    Actor::Write { epoch, at, superseded: BTreeSet::new() }
+            Actor::Look { epoch, at } => {
+                if fenced_by(self.files.forks.keys().copied(), epoch).is_some() {
+                    return self.actors[who] = Actor::Idle;
                 }
-            },
+                self.acknowledged.insert(at);
+                Actor::Write { epoch, at, superseded: BTreeSet::new() }
+            }
             Actor::Publish(run) => {
                 self.files.runs.insert(run);
                 Actor::Idle
@@ -135,7 +135,7 @@ impl World {
                 // A pin and a retirement of one process know of each other, so no plan is under way.
                 let planned = self.actors.iter().any(|actor| matches!(actor, Actor::Delete { .. }));
                 match pick {
-                    Some(id) if !planned && parameter % 2 == 0 => _ = self.pins.insert(id),
+                    Some(id) if !planned && parameter.is_multiple_of(2) => _ = self.pins.insert(id),
                     _ => _ = self.pins.pop_first(),
                 }
                 Actor::Idle
@@ -212,7 +212,7 @@ impl World {
                 assert_eq!(made, at.version);
                 assert!(chain.singles.iter().all(RunName::is_single));
                 assert!(chain.base.last().is_none_or(|run| !run.is_single()));
-                let snapshot = runs[0].is_snapshot().then(|| runs[0].to().version).unwrap_or_default();
+                let snapshot = if runs[0].is_snapshot() { runs[0].to().version } else { Version::EMPTY };
                 assert_eq!(best, Some((snapshot, runs.len())), "{at}: the newest snapshot, then the fewest runs");
                 Some(runs)
             }
@@ -287,7 +287,9 @@ proptest! {
     #[test]
     fn a_chain_goes_round_the_files_that_are_not_usable(steps in histories(), bad in any::<u64>()) {
         let mut world = World::new(4);
-        steps.into_iter().for_each(|step| world.step(step));
+        for step in steps {
+            world.step(step);
+        }
         let bad = world.files.runs.iter().enumerate().filter(|(place, _)| bad >> (place % 64) & 1 == 1);
         let bad: BTreeSet<_> = bad.map(|(_, run)| *run).collect();
         let catalog = world.catalog();
