@@ -1,4 +1,6 @@
-//! The fork record: the content of `forks/<epoch>`. `docs/formats/fork.md` is the law.
+//! The fork record: the content of `forks/<epoch>`. What follows is `docs/formats/fork.md`, which is the law.
+//!
+#![doc = include_str!("../../docs/formats/fork.md")]
 
 use std::path::Path;
 
