@@ -11,13 +11,14 @@ use crate::bytes::Bytes;
 use crate::entry::{Change, Cursor, Families, FamilyId, KeyRange, MAX_KEY_BYTES, Name, Probe, full_key};
 use crate::error::ErrorKind;
 use crate::ranges::RangeSet;
-use crate::run::{Access, Packing, PageCodec, RunKind, RunWriter, WriterOptions};
+use crate::run::{Access, Packing, PageCodec, RunWriter, WriterOptions};
+use crate::version::RunKind;
 
 const CODECS: [PageCodec; 3] = [PageCodec::None, PageCodec::Lz4, PageCodec::Zstd];
 const ACCESSES: [Access; 2] = [Access::Mapped, Access::Positioned];
 
 /// Writes `entries` in every codec, packing and access and reads them back every way there is.
-fn check_everywhere(kind: RunKind, page_bytes: Option<usize>, entries: &Entries) {
+fn check_everywhere(kind: page_bytes: Option<usize>, entries: &Entries) {
     for codec in CODECS {
         for packing in [Packing::Aligned, Packing::Packed] {
             let options = WriterOptions { packing, page_bytes };
@@ -168,7 +169,7 @@ fn range_tombstones_and_metadata_come_back() {
 
 #[test]
 fn wrong_calls_are_refused_before_anything_is_written() {
-    fn refused(kind: RunKind, call: impl FnOnce(&mut RunWriter<'_>) -> crate::error::Result<()>) -> ErrorKind {
+    fn refused(kind: call: impl FnOnce(&mut RunWriter<'_>) -> crate::error::Result<()>) -> ErrorKind {
         let mut file = MemoryFile::default();
         let header = header(kind, PageCodec::None);
         let mut writer = RunWriter::new(&mut file, Path::new("x"), &header, packed()).unwrap();

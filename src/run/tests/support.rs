@@ -8,8 +8,8 @@ use crate::entry::{Change, Cursor, Families, FamilyId, KeyRange, Name, StateStor
 use crate::error::{Error, Result};
 use crate::fs::{ReadFile, WriteFile};
 use crate::ranges::RangeSet;
-use crate::run::{Access, Packing, PageCodec, Run, RunHeader, RunKind, RunWriter, WriterOptions};
-use crate::version::{Epoch, RunId, StoreUid, Version};
+use crate::run::{Access, Packing, PageCodec, Run, RunHeader, RunWriter, WriterOptions};
+use crate::version::{Epoch, RunId, RunKind, StoreUid, Version};
 
 #[derive(Debug, Default)]
 pub(super) struct MemoryFile {
@@ -54,7 +54,7 @@ impl ReadFile for MemoryRead {
 /// Entries by full key; `None` is a tombstone.
 pub(super) type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-pub(super) fn header(kind: RunKind, codec: PageCodec) -> RunHeader {
+pub(super) fn header(kind: codec: PageCodec) -> RunHeader {
     let from = Version(if kind == RunKind::Snapshot { 0 } else { 6 });
     let parent = if kind == RunKind::Snapshot { RunId::NONE } else { RunId([0xa1; 16]) };
     RunHeader {
@@ -101,7 +101,7 @@ pub(super) fn packed() -> WriterOptions {
     WriterOptions { packing: Packing::Packed, page_bytes: None }
 }
 
-pub(super) fn write(kind: RunKind, entries: &Entries) -> Vec<u8> {
+pub(super) fn write(kind: entries: &Entries) -> Vec<u8> {
     write_with(&header(kind, PageCodec::None), WriterOptions::default(), entries, &RangeSet::default(), b"")
 }
 
