@@ -54,7 +54,7 @@ impl ReadFile for MemoryRead {
 /// Entries by full key; `None` is a tombstone.
 pub(super) type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-pub(super) fn header(kind: codec: PageCodec) -> RunHeader {
+pub(super) fn header(kind: RunKind, codec: PageCodec) -> RunHeader {
     let from = Version(if kind == RunKind::Snapshot { 0 } else { 6 });
     let parent = if kind == RunKind::Snapshot { RunId::NONE } else { RunId([0xa1; 16]) };
     RunHeader {
@@ -101,7 +101,7 @@ pub(super) fn packed() -> WriterOptions {
     WriterOptions { packing: Packing::Packed, page_bytes: None }
 }
 
-pub(super) fn write(kind: entries: &Entries) -> Vec<u8> {
+pub(super) fn write(kind: RunKind, entries: &Entries) -> Vec<u8> {
     write_with(&header(kind, PageCodec::None), WriterOptions::default(), entries, &RangeSet::default(), b"")
 }
 
@@ -118,7 +118,8 @@ pub(super) fn key(text: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 pub(super) fn numbered(count: u64, value_bytes: usize) -> Entries {
-    let value = |n: u64| (0..value_bytes).map(|i| (n as usize * 31 + i) as u8).collect::<Vec<u8>>();
+    let value =
+        |n: u64| (0..value_bytes).map(|i| u8::try_from((n * 31 + i as u64) % 256).unwrap()).collect::<Vec<u8>>();
     (0..count).map(|n| (key(format!("{n:08}")), Some(value(n)))).collect()
 }
 
