@@ -7,7 +7,8 @@ use crate::checksum::crc32;
 use crate::entry::{FamilyId, KeyRange, Probe};
 use crate::error::{ErrorKind, Result};
 use crate::ranges::RangeSet;
-use crate::run::{Access, Packing, PageCodec, RunKind, WriterOptions};
+use crate::run::{Access, Packing, PageCodec, WriterOptions};
+use crate::version::RunKind;
 
 struct Specimen {
     bytes: Vec<u8>,

@@ -9,7 +9,8 @@ use super::support::*;
 use crate::entry::{Change, Cursor, KeyRange};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ranges::RangeSet;
-use crate::run::{Access, Layer, Merge, PageCodec, Run, RunKind};
+use crate::run::{Access, Layer, Merge, PageCodec, Run};
+use crate::version::RunKind;
 
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 

@@ -6,7 +6,8 @@ use super::support::*;
 use crate::bytes::Bytes;
 use crate::entry::{Change, FamilyId, KeyRange, Probe, full_key};
 use crate::ranges::RangeSet;
-use crate::run::{Access, PageCodec, RunKind};
+use crate::run::{Access, PageCodec};
+use crate::version::RunKind;
 
 const TEXT: &str = include_str!("../../../docs/formats/run.md");
 
