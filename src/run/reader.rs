@@ -211,16 +211,19 @@ impl Run {
         let block = self.page_index(&stripe)?;
         let Some(index) = IndexView::<PagePlace>::parse(&block) else { return Err(self.bad_index(&stripe)) };
         let number = index.find(probe.full_key);
-        let Some(place) = index.entry(number) else { return Err(self.bad_index(&stripe)) };
-        let bytes = self.page(&stripe, number, &place)?;
-        let Some(page) = Page::parse(&bytes) else { return Err(self.bad_page(&stripe, &place)) };
+        let bytes = match self.checked_page(&stripe, number) {
+            Some(bytes) => bytes,
+            None => {
+                let Some(place) = index.entry(number) else { return Err(self.bad_index(&stripe)) };
+                self.page(&stripe, number, &place)?
+            }
+        };
+        let Some(page) = Page::parse(&bytes) else { return Err(self.bad_index(&stripe)) };
         match page.find(&bytes, probe.full_key, tag_of(probe.hash)) {
             None => Ok(None),
             Some(span) => match span.value {
                 Change::Put(value) => Ok(Some(Change::Put(Found { block: bytes, value }))),
-                Change::Tombstone if self.header.kind == RunKind::Snapshot => {
-                    Err(self.tombstone_in_snapshot(&stripe, &place))
-                }
+                Change::Tombstone if self.header.kind == RunKind::Snapshot => Err(self.tombstone_in_snapshot(&stripe)),
                 Change::Tombstone => Ok(Some(Change::Tombstone)),
             },
         }
@@ -286,11 +289,27 @@ impl Run {
         })
     }
 
+    fn page_bit(stripe: &Stripe, number: usize) -> Option<usize> {
+        usize::try_from(stripe.place.first_page).ok()?.checked_add(number)
+    }
+
+    /// Page `number` of a stripe with a stride, if this mapping has seen that it is sound. Reaches beyond the page's end to
+    /// the next one's start.
+    #[inline]
+    fn checked_page(&self, stripe: &Stripe, number: usize) -> Option<Block<'_>> {
+        let stride = u64::from(stripe.place.stride);
+        if stride == 0 || !self.source.has_checked(Self::page_bit(stripe, number)?) {
+            return None;
+        }
+        let offset = stripe.place.offset.checked_add(stride.checked_mul(number as u64)?)?;
+        self.source.raw(offset, stride.min(self.file_bytes().checked_sub(offset)?)).ok()
+    }
+
     /// Page `number` of a stripe, as it was before compression.
     #[inline]
     pub(super) fn page(&self, stripe: &Stripe, number: usize, place: &PagePlace) -> Result<Block<'_>> {
-        let bit = usize::try_from(stripe.place.first_page).ok().and_then(|first| first.checked_add(number));
-        let Some(bit) = bit.filter(|bit| (*bit as u64) < self.footer.pages) else {
+        let bit = Self::page_bit(stripe, number).filter(|bit| (*bit as u64) < self.footer.pages);
+        let Some(bit) = bit.filter(|_| stripe.place.allows(number, place)) else {
             return Err(self.bad_index(stripe));
         };
         let stored = stored_place(stripe, place);
@@ -330,8 +349,8 @@ impl Run {
     }
 
     #[cold]
-    pub(super) fn tombstone_in_snapshot(&self, stripe: &Stripe, place: &PagePlace) -> Error {
-        self.source.corrupt(stored_place(stripe, place).offset, "a snapshot without tombstones", "a tombstone")
+    pub(super) fn tombstone_in_snapshot(&self, stripe: &Stripe) -> Error {
+        self.source.corrupt(stripe.place.offset, "a snapshot without tombstones", "a tombstone")
     }
 }
 

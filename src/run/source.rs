@@ -160,6 +160,15 @@ impl Source {
         }
     }
 
+    /// Whether this mapping has checked the block whose bit is `bit`.
+    #[inline]
+    pub(super) fn has_checked(&self, bit: usize) -> bool {
+        match &self.medium {
+            Medium::Mapped { checked, .. } => checked.has(bit),
+            Medium::Positioned { .. } => false,
+        }
+    }
+
     /// The block at `place` whose bit is `bit`, checked unless this mapping has already seen it.
     #[inline]
     pub(super) fn block(&self, role: Role, bit: usize, place: Place, sound: Soundness) -> Result<Block<'_>> {

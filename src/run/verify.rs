@@ -78,6 +78,9 @@ impl<'r> Walk<'r> {
             let place = index.entry(number).ok_or_else(|| self.run.bad_index(stripe))?;
             let stored = stored_place(stripe, &place);
             self.reach(stored, align)?;
+            if !stripe.place.allows(number, &place) {
+                return Err(self.run.bad_index(stripe));
+            }
             self.page(stripe, &index, number, &filter)?;
             self.pages += 1;
             if observe(self.position).is_break() {
@@ -108,7 +111,7 @@ impl<'r> Walk<'r> {
             }
             let value = span.value.map(|value| value.len());
             if value == Change::Tombstone && self.run.header().kind == RunKind::Snapshot {
-                return Err(self.run.tombstone_in_snapshot(stripe, &place));
+                return Err(self.run.tombstone_in_snapshot(stripe));
             }
             self.count(key, value).ok_or_else(bad_page)?;
             before = Some(key);
