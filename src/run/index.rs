@@ -74,7 +74,9 @@ impl Entry for PagePlace {
     const STORED_BYTES: usize = 20;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        [self.offset, self.stored_bytes, self.raw_bytes, self.crc].into_iter().for_each(|field| out.put_u32(field));
+        for field in [self.offset, self.stored_bytes, self.raw_bytes, self.crc] {
+            out.put_u32(field);
+        }
     }
 
     #[inline]
@@ -94,9 +96,11 @@ impl Entry for StripePlace {
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.offset);
         out.put_u64(self.first_page);
-        [self.index_offset, self.index_bytes, self.index_crc, self.stride, self.filter_bytes, self.filter_crc]
-            .into_iter()
-            .for_each(|field| out.put_u32(field));
+        let small =
+            [self.index_offset, self.index_bytes, self.index_crc, self.stride, self.filter_bytes, self.filter_crc];
+        for field in small {
+            out.put_u32(field);
+        }
     }
 
     #[inline]
@@ -320,5 +324,57 @@ impl<'a, E: Entry> IndexView<'a, E> {
         let first_is_empty = self.len() == 0 || self.suffix(0).is_some_and(<[u8]>::is_empty);
         let ends = self.len().checked_sub(1).map_or(Some(0), |last| self.fence_end(last));
         heads_fit && samples_fit && ascend && first_is_empty && ends == Some(self.suffixes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn place(number: usize) -> PagePlace {
+        PagePlace { offset: u32::try_from(number).unwrap(), stored_bytes: 1, raw_bytes: 2, crc: 3 }
+    }
+
+    fn check(fences: &[Vec<u8>], keys: &[Vec<u8>]) {
+        let mut builder = IndexBuilder::new();
+        fences.iter().enumerate().for_each(|(number, fence)| builder.push(fence, place(number)));
+        let block = builder.encode().unwrap();
+        let index = IndexView::<PagePlace>::parse(&block).unwrap();
+        assert!(index.is_sound());
+        for key in keys.iter().chain(fences) {
+            let expected = fences.iter().skip(1).filter(|fence| *fence <= key).count();
+            assert_eq!(index.find(key), expected, "{key:?} in {fences:?}");
+            assert_eq!(index.entry(expected), Some(place(expected)));
+            for (number, fence) in fences.iter().enumerate().skip(1) {
+                assert_eq!(index.compare(key, number), Some(key.cmp(fence)));
+            }
+        }
+    }
+
+    /// Few byte values and long runs of them: fences with one head, and fences that are prefixes of others.
+    fn keys(most: usize) -> impl Strategy<Value = std::collections::BTreeSet<Vec<u8>>> {
+        let part = prop_oneof![prop::collection::vec(0u8..3, 0..4), Just(vec![0; 8]), Just(vec![7; 9])];
+        prop::collection::btree_set(prop::collection::vec(part, 0..4).prop_map(|parts| parts.concat()), 1..most)
+    }
+
+    proptest! {
+        #[test]
+        fn a_search_agrees_with_counting(fences in keys(80), probes in keys(40), prefix in prop::collection::vec(any::<u8>(), 0..20)) {
+            let with = |keys: std::collections::BTreeSet<Vec<u8>>| -> Vec<Vec<u8>> {
+                keys.into_iter().map(|key| [prefix.as_slice(), &key].concat()).collect()
+            };
+            let mut probes_too = with(probes.clone());
+            probes_too.extend(probes); // without the prefix that all fences share
+            check(&with(fences), &probes_too);
+        }
+    }
+
+    #[test]
+    fn a_fence_is_the_shortest_prefix_above_the_key_before() {
+        assert_eq!(fence(b"", b"apple"), b"a");
+        assert_eq!(fence(b"apple", b"apricot"), b"apr");
+        assert_eq!(fence(b"app", b"apple"), b"appl");
     }
 }

@@ -168,10 +168,7 @@ impl Run {
         let ranges: usize = self.ranges.iter().map(|r| key(&r.start) + r.end.as_ref().map_or(24, key)).sum();
         let names: usize = self.header.families.names().iter().map(|name| name.as_str().len() + 24).sum();
         let keys = self.properties.smallest.len() + self.properties.largest.len();
-        let owned = match self.source.is_mapped() {
-            true => 0,
-            false => self.top.len() + self.metadata.len(),
-        };
+        let owned = if self.source.is_mapped() { 0 } else { self.top.len() + self.metadata.len() };
         size_of::<Self>()
             + self.source.heap_bytes()
             + ranges
@@ -211,12 +208,11 @@ impl Run {
         let block = self.page_index(&stripe)?;
         let Some(index) = IndexView::<PagePlace>::parse(&block) else { return Err(self.bad_index(&stripe)) };
         let number = index.find(probe.full_key);
-        let bytes = match self.checked_page(&stripe, number) {
-            Some(bytes) => bytes,
-            None => {
-                let Some(place) = index.entry(number) else { return Err(self.bad_index(&stripe)) };
-                self.page(&stripe, number, &place)?
-            }
+        let bytes = if let Some(bytes) = self.checked_page(&stripe, number) {
+            bytes
+        } else {
+            let Some(place) = index.entry(number) else { return Err(self.bad_index(&stripe)) };
+            self.page(&stripe, number, &place)?
         };
         let Some(page) = Page::parse(&bytes) else { return Err(self.bad_index(&stripe)) };
         match page.find(&bytes, probe.full_key, tag_of(probe.hash)) {
@@ -297,12 +293,12 @@ impl Run {
     /// the next one's start.
     #[inline]
     fn checked_page(&self, stripe: &Stripe, number: usize) -> Option<Block<'_>> {
-        let stride = u64::from(stripe.place.stride);
-        if stride == 0 || !self.source.has_checked(Self::page_bit(stripe, number)?) {
+        let step = u64::from(stripe.place.stride);
+        if step == 0 || !self.source.has_checked(Self::page_bit(stripe, number)?) {
             return None;
         }
-        let offset = stripe.place.offset.checked_add(stride.checked_mul(number as u64)?)?;
-        self.source.raw(offset, stride.min(self.file_bytes().checked_sub(offset)?)).ok()
+        let offset = stripe.place.offset.checked_add(step.checked_mul(number as u64)?)?;
+        self.source.raw(offset, step.min(self.file_bytes().checked_sub(offset)?)).ok()
     }
 
     /// Page `number` of a stripe, as it was before compression.
@@ -328,10 +324,8 @@ impl Run {
             PageCodec::Lz4 => stored.len().saturating_mul(255).min(MAX_RAW_PAGE_BYTES),
             PageCodec::Zstd => MAX_RAW_PAGE_BYTES,
         };
-        let raw = match raw_bytes <= justified {
-            true => compress::decompress(self.header.codec, stored, raw_bytes),
-            false => None,
-        };
+        let fits = (raw_bytes <= justified).then_some(raw_bytes);
+        let raw = fits.and_then(|raw_bytes| compress::decompress(self.header.codec, stored, raw_bytes));
         raw.filter(|raw| is_whole_page(raw)).ok_or_else(|| {
             let expected = format!("a {:?} page of {raw_bytes} bytes", self.header.codec);
             self.source.corrupt(stored_place(stripe, place).offset, expected, "something else")

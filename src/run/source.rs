@@ -220,10 +220,10 @@ impl Source {
                 return Err(self.corrupt(place.offset, format!("CRC {:08x}", place.crc), format!("{found:08x}")));
             }
         }
-        match sound(bytes) {
-            true => Ok(()),
-            false => Err(self.corrupt(place.offset, "a block whose lengths fit it", "another")),
+        if sound(bytes) {
+            return Ok(());
         }
+        Err(self.corrupt(place.offset, "a block whose lengths fit it", "another"))
     }
 
     pub(super) fn corrupt(&self, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Error {

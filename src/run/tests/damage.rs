@@ -210,7 +210,7 @@ fn forged_blocks_with_right_checksums_never_panic() {
             let mut bytes = specimen.bytes.clone();
             bytes[at] = byte;
             reseal_top(&mut bytes, top_at, top_end);
-            poke(bytes, &specimen.entries);
+            poke(&bytes, &specimen.entries);
         }
     }
     let top = crate::run::index::IndexView::<crate::run::index::StripePlace>::parse(&run.top).unwrap();
@@ -224,7 +224,7 @@ fn forged_blocks_with_right_checksums_never_panic() {
             let crc = crc32(&bytes[index_at..index_at + index_bytes]);
             replace(&mut bytes, index.crc, crc);
             reseal_top(&mut bytes, top_at, top_end);
-            poke(bytes, &specimen.entries);
+            poke(&bytes, &specimen.entries);
         }
     }
     let page_bytes = run.layout.header_bytes as usize..index_at;
@@ -244,7 +244,7 @@ fn forged_blocks_with_right_checksums_never_panic() {
             let crc = crc32(&bytes[index_at..index_at + index_bytes]);
             replace(&mut bytes, index.crc, crc);
             reseal_top(&mut bytes, top_at, top_end);
-            poke(bytes, &specimen.entries);
+            poke(&bytes, &specimen.entries);
         }
     }
 }
@@ -263,11 +263,13 @@ fn reseal_top(bytes: &mut [u8], top_at: usize, top_end: usize) {
 }
 
 /// Uses a file in every way; errors are fine, panics and endless loops are not.
-fn poke(bytes: Vec<u8>, entries: &Entries) {
+fn poke(bytes: &[u8], entries: &Entries) {
     for access in [Access::Mapped, Access::Positioned] {
-        let Ok(run) = open(bytes.clone(), access) else { continue };
+        let Ok(run) = open(bytes.to_vec(), access) else { continue };
         for _ in 0..2 {
-            entries.iter().for_each(|(key, _)| drop(run.get(&Probe::new(key))));
+            for (key, _) in entries {
+                drop(run.get(&Probe::new(key)));
+            }
         }
         drop(scan(&run, KeyRange::ALL));
         drop(run.verify(&mut |_| ControlFlow::Continue(())));

@@ -118,7 +118,8 @@ pub(super) fn key(text: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 pub(super) fn numbered(count: u64, value_bytes: usize) -> Entries {
-    let value = |n: u64| (0..value_bytes).map(|i| (n as usize * 31 + i) as u8).collect::<Vec<u8>>();
+    let value =
+        |n: u64| (0..value_bytes).map(|i| u8::try_from((n * 31 + i as u64) % 256).unwrap()).collect::<Vec<u8>>();
     (0..count).map(|n| (key(format!("{n:08}")), Some(value(n)))).collect()
 }
 
