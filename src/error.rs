@@ -163,7 +163,8 @@ impl Error {
         expected: impl Into<String>,
         found: impl Into<String>,
     ) -> Self {
-        let kind = ErrorKind::Corrupt { file: file.into(), offset, expected: expected.into(), found: found.into() };
+        let kind =
+            ErrorKind::Corrupt { file: file.into(), offset, expected: expected.into(), found: found.into() };
         Self::new(kind, "the file is damaged")
     }
 

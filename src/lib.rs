@@ -23,6 +23,6 @@ pub mod store;
 
 pub use bytes::Bytes;
 pub use clock::{Clock, SystemClock};
-pub use entry::{Families, FamilyId, Name, StateStoreId};
+pub use entry::{FamilyId, Families, Name, StateStoreId};
 pub use error::{Advice, Error, ErrorKind, Result};
 pub use version::{Epoch, IdSource, Mark, RunId, StoreUid, Version, VersionId};

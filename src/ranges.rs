@@ -60,8 +60,9 @@ mod tests {
     #[test]
     fn a_set_of_ranges_agrees_with_a_set_of_keys() {
         // Every set of up to three ranges over single-byte keys 0..6, with and without an open end.
-        let all: Vec<KeyRange> =
-            (0u8..6).flat_map(|a| (0u8..6).map(move |b| range(&[a], Some(&[b]))).chain([range(&[a], None)])).collect();
+        let all: Vec<KeyRange> = (0u8..6)
+            .flat_map(|a| (0u8..6).map(move |b| range(&[a], Some(&[b]))).chain([range(&[a], None)]))
+            .collect();
         for a in &all {
             for b in &all {
                 for c in &all {
