@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::commit::{ChangeSet, Writer, commit};
 use super::directory::{Claimed, DirectoryOptions, OpenChain, StoreDirectory};
@@ -25,6 +25,8 @@ use crate::version::{Epoch, IdSource, StoreUid, Version, VersionId};
 /// What a provider, its transactions and the folding job share.
 #[derive(Debug)]
 pub(super) struct Core {
+    /// Itself, for the folding job, which must not keep a store alive that nobody uses any more.
+    this: Weak<Self>,
     pub(super) directory: StoreDirectory,
     pub(super) backend: Backend,
     pub(super) store: StoreNumber,
@@ -69,6 +71,7 @@ impl Committer for Core {
                 state.head = writer.to();
                 drop(state);
                 self.put_on_top(&name);
+                self.fold_soon();
                 Ok(writer.to().version)
             }
             Err(error) => {
@@ -90,7 +93,7 @@ impl Core {
         options: StoreOptions,
         ids: IdSource,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self> {
+    ) -> Result<Arc<Self>> {
         let use_of = DirectoryOptions { access: options.access, codec: options.codec };
         let directory = StoreDirectory::new(checkpoint, id, use_of, ids, clock);
         let holder = format!("process {}", std::process::id());
@@ -105,7 +108,8 @@ impl Core {
             fenced: None,
             passed_over: directory.passed_over(&claimed.chain),
         };
-        Ok(Self {
+        let core = Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
             directory,
             backend: backend.clone(),
             store,
@@ -117,7 +121,9 @@ impl Core {
             moving: Mutex::default(),
             is_folding: AtomicBool::new(false),
             state: Mutex::new(state),
-        })
+        });
+        core.fold_soon();
+        Ok(core)
     }
 
     pub(super) fn epoch(&self) -> Epoch {
@@ -199,15 +205,14 @@ impl Core {
     }
 
     /// Queues folding, unless it is queued already. Without a worker thread, folds here until the tail is short.
-    pub(super) fn fold_soon(self: &Arc<Self>) {
+    fn fold_soon(&self) {
         let longest = self.options.longest_tail;
         if self.state().layers.waiting() > longest {
             // The background cannot keep up: whoever commits helps, so that reads stay bounded.
             self.fold_and_report(longest);
         }
         if !self.is_folding.swap(true, Ordering::AcqRel) {
-            // The job holds no claim on the store's life: a provider that is dropped ends its folding.
-            let core = Arc::downgrade(self);
+            let core = Weak::clone(&self.this);
             self.backend.worker().submit(Box::new(move || {
                 if let Some(core) = core.upgrade() {
                     core.is_folding.store(false, Ordering::Release);

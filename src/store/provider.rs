@@ -54,9 +54,7 @@ impl RocksDbProvider {
         ids: IdSource,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let core = Arc::new(Core::open(backend, checkpoint.into(), id, options, ids, clock)?);
-        core.fold_soon();
-        Ok(Self { core })
+        Ok(Self { core: Core::open(backend, checkpoint.into(), id, options, ids, clock)? })
     }
 
     /// Merges the single deltas above the base into one collapsed delta and moves the base up to it. Says up to which
