@@ -99,8 +99,7 @@ impl RocksEngine {
         let mut batch = WriteBatch::default();
         let free: Vec<GenerationId> = free.inspect(|id| forget_dropped(&self.db, &mut batch, *id)).collect();
         self.db.write(batch)?;
-        let mut registry = self.registry();
-        free.iter().for_each(|id| drop(registry.dropped.remove(id)));
+        self.registry().dropped.retain(|id| !free.contains(id));
         Ok(())
     }
 

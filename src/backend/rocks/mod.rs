@@ -19,5 +19,7 @@ mod options;
 mod registry;
 mod restore;
 mod scan;
+#[cfg(test)]
+mod tests;
 
 pub(super) use engine::RocksEngine;
