@@ -14,8 +14,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ranges::RangeSet;
 use crate::version::{Mark, VersionId};
 
-/// A write batch is handed over at this size; together with one entry it bounds what an apply holds in heap.
-const BATCH_BYTES: usize = 4 << 20;
 /// What dropped generations may leave on disk in files that they share with others: less is not worth rewriting a file.
 const LEFTOVER_BYTES: u64 = 16 << 20;
 
@@ -168,7 +166,7 @@ impl<'a> Batch<'a> {
     }
 
     fn is_full(&self) -> bool {
-        self.batch.size_in_bytes() >= BATCH_BYTES
+        self.batch.size_in_bytes() >= self.db.tuning.batch_bytes()
     }
 
     fn take(&mut self) -> WriteBatch {

@@ -15,6 +15,8 @@
 mod engine;
 mod families;
 mod generations;
+#[cfg(test)]
+mod measure;
 mod options;
 mod registry;
 mod restore;
