@@ -26,6 +26,7 @@ fn ranges(of: impl IntoIterator<Item = KeyRange>) -> RangeSet {
     set
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is what a get answers")]
 fn value(text: &[u8]) -> Option<Change<Bytes>> {
     Some(Change::Put(Bytes::copy_from(text)))
 }
@@ -42,7 +43,7 @@ fn what_is_applied_can_be_read<R: Rig>() {
     let one = engine.create_generation(store, Mark::ROOT, Coverage::Changes).unwrap().id;
     let two = engine.create_generation(store, mark(1), Coverage::Changes).unwrap().id;
     let long = [&[0, 0], [b'x'; 5000].as_slice()].concat();
-    let rows = [put(b"\0\0", b"no user key"), put(b"\0\0a", b""), gone(b"\0\0b"), put(&long, &[9; 70_000])];
+    let rows = [put(b"\0\0", b"no user key"), put(b"\0\0a", b""), gone(b"\0\0b"), put(&long, &vec![9; 70_000])];
     engine.apply(one, &RangeSet::default(), &mut Rows::new(rows.clone()), mark(1), None).unwrap();
     engine.apply(two, &RangeSet::default(), &mut Rows::new([put(b"\0\0a", b"2")]), mark(2), None).unwrap();
 
@@ -50,11 +51,11 @@ fn what_is_applied_can_be_read<R: Rig>() {
     assert_eq!(engine.get(one, b"\0\0a").unwrap(), value(b""));
     assert_eq!(engine.get(one, b"\0\0b").unwrap(), Some(Change::Tombstone));
     assert_eq!(engine.get(one, b"\0\0c").unwrap(), None);
-    assert_eq!(engine.get(one, &long).unwrap(), value(&[9; 70_000]));
+    assert_eq!(engine.get(one, &long).unwrap(), value(&vec![9; 70_000]));
     assert_eq!(engine.get(two, b"\0\0a").unwrap(), value(b"2"));
     assert_eq!(engine.get(two, b"\0\0b").unwrap(), None);
     let keys: [&[u8]; 4] = [&long, b"\0\0c", b"\0\0b", b"\0\0a"];
-    let expected = vec![value(&[9; 70_000]), None, Some(Change::Tombstone), value(b"")];
+    let expected = vec![value(&vec![9; 70_000]), None, Some(Change::Tombstone), value(b"")];
     assert_eq!(engine.multi_get(one, &keys).unwrap(), expected);
     assert_eq!(rows_of(engine.cursor(one, &KeyRange::ALL).unwrap()), rows);
     let marks: Vec<_> = engine.generations(store).unwrap().iter().map(|g| (g.id, g.from, g.applied)).collect();
@@ -213,7 +214,7 @@ fn version_records_come_back_in_order_and_can_be_forgotten<R: Rig>() {
     for version in [300, 2, 1] {
         engine.put_version(store, &record(version, b"offsets")).unwrap();
     }
-    let with_apply = record(301, &[5; 100_000]);
+    let with_apply = record(301, &vec![5; 100_000]);
     engine.apply(generation, &RangeSet::default(), &mut Rows::new([]), mark(301), Some(&with_apply)).unwrap();
     let numbers = |engine: &dyn super::Engine, store| -> Vec<u64> {
         engine.versions(store).unwrap().iter().map(|record| record.at.at.version.0).collect()
@@ -293,7 +294,7 @@ fn a_generation_finds_what_its_filter_has_seen<R: Rig>() {
     let record = backend.engine().generations(store).unwrap().remove(0);
     drop(made);
 
-    let opened = Generation::open(&backend, record).unwrap();
+    let opened = Generation::open(&backend, &record).unwrap();
     assert_eq!((opened.applied(), opened.filter_bytes()), (mark(1), 0));
     let all_are_found = |upto: u32| {
         let keys: Vec<_> = (0..2 * upto).map(key).collect();
@@ -310,6 +311,12 @@ fn a_generation_finds_what_its_filter_has_seen<R: Rig>() {
     all_are_found(1000);
     assert_eq!((opened.applied(), opened.from(), opened.is_complete()), (mark(2), Mark::ROOT, false));
     assert!(opened.ranges().contains(b"\0\x01") && opened.filter_bytes() == 4096);
+    let mut failing = Rows::failing_at_the_end(rows(1000));
+    assert!(opened.apply(&RangeSet::default(), &mut failing, mark(3), None).is_err());
+    assert_eq!((opened.applied(), opened.torn()), (mark(2), Some(mark(3))));
+    opened.apply(&RangeSet::default(), &mut Rows::new(rows(1000)), mark(3), None).unwrap();
+    assert_eq!((opened.applied(), opened.torn()), (mark(3), None));
+    all_are_found(1500);
 }
 
 fn a_retired_generation_goes_with_its_last_holder<R: Rig>() {

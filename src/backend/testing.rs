@@ -34,7 +34,7 @@ pub(super) fn gone(key: &[u8]) -> Row {
 
 /// A cursor over sorted rows, which can be made to fail at the end.
 pub(super) struct Rows {
-    rows: Vec<Row>,
+    all: Vec<Row>,
     next: usize,
     fails: bool,
 }
@@ -43,7 +43,7 @@ impl Rows {
     pub(super) fn new(rows: impl IntoIterator<Item = Row>) -> Self {
         let rows: Vec<Row> = rows.into_iter().collect();
         assert!(rows.is_sorted_by(|a, b| a.0 < b.0), "a cursor is sorted");
-        Self { rows, next: 0, fails: false }
+        Self { all: rows, next: 0, fails: false }
     }
 
     pub(super) fn failing_at_the_end(rows: impl IntoIterator<Item = Row>) -> Self {
@@ -53,19 +53,19 @@ impl Rows {
 
 impl Cursor for Rows {
     fn advance(&mut self) -> Result<bool> {
-        if self.next == self.rows.len() && self.fails {
+        if self.next == self.all.len() && self.fails {
             return Err(Error::corrupt("planted", 0, "more", "nothing"));
         }
-        self.next = (self.next + 1).min(self.rows.len() + 1);
-        Ok(self.next <= self.rows.len())
+        self.next = (self.next + 1).min(self.all.len() + 1);
+        Ok(self.next <= self.all.len())
     }
 
     fn key(&self) -> &[u8] {
-        &self.rows[self.next - 1].0
+        &self.all[self.next - 1].0
     }
 
     fn change(&self) -> Change<&[u8]> {
-        match &self.rows[self.next - 1].1 {
+        match &self.all[self.next - 1].1 {
             Some(value) => Change::Put(value),
             None => Change::Tombstone,
         }

@@ -11,6 +11,7 @@ use crate::backend::contract::{Coverage, Engine, StoreNumber, VersionRecord};
 use crate::backend::handle::Backend;
 use crate::backend::options::BackendOptions;
 use crate::backend::testing::{InRocks, Rig, Row, Rows, UID, id, mark, put, rows_of};
+use crate::backend::workdir::remove_file;
 use crate::bytes::Bytes;
 use crate::entry::{FamilyId, KeyRange, full_key};
 use crate::error::ErrorKind;
@@ -48,9 +49,9 @@ fn noisy_rows(count: u32, value_bytes: usize) -> impl Iterator<Item = Row> {
 }
 
 fn files_bytes(path: &Path) -> u64 {
-    let size = |entry: fs::DirEntry| match entry.file_type().unwrap().is_dir() {
-        true => files_bytes(&entry.path()),
-        false => entry.metadata().unwrap().len(),
+    let size = |entry: fs::DirEntry| {
+        let found = entry.metadata().unwrap();
+        if found.is_dir() { files_bytes(&entry.path()) } else { found.len() }
     };
     fs::read_dir(path).unwrap().map(Result::unwrap).map(size).sum()
 }
@@ -209,7 +210,7 @@ fn a_whole_index_is_kept_and_a_damaged_one_begins_afresh() {
             for path in hit {
                 let bytes = fs::read(&path).unwrap();
                 match damage {
-                    "removed" => fs::remove_file(&path).unwrap(),
+                    "removed" => remove_file(&path).unwrap(),
                     "cut" => fs::write(&path, &bytes[..bytes.len() / 2]).unwrap(),
                     _ => fs::write(&path, vec![0x5a; bytes.len()]).unwrap(),
                 }
