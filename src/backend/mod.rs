@@ -33,6 +33,8 @@ mod options;
 mod rocks;
 #[cfg(test)]
 mod suite;
+#[cfg(test)]
+mod testing;
 #[cfg(any(feature = "rocksdb", test))]
 mod workdir;
 mod worker;
