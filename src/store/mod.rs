@@ -16,6 +16,8 @@
 
 mod below;
 mod commit;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod contract;
 mod core;
 mod directory;

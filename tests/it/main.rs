@@ -1,3 +1,4 @@
 //! One integration binary, so that RocksDB links once.
 
+mod conformance;
 mod smoke;
