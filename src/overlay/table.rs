@@ -86,7 +86,8 @@ impl Overlay {
     pub(crate) fn write(&mut self, probe: &Probe<'_>, change: Change<&[u8]>) -> Result<()> {
         let value = change.into_value().unwrap_or_default();
         self.reserve(probe.full_key.len() + value.len())?;
-        let full = || Error::new(ErrorKind::LimitExceeded { limit: u64::from(u32::MAX), found: u64::MAX }, "one transaction");
+        let full =
+            || Error::new(ErrorKind::LimitExceeded { limit: u64::from(u32::MAX), found: u64::MAX }, "one transaction");
         let number = u32::try_from(self.entries.len()).ok().ok_or_else(full)?;
         let entry = Entry {
             hash: probe.hash,
@@ -100,15 +101,12 @@ impl Overlay {
         self.entries.push(entry);
         let (entries, arena) = (&self.entries, &self.arena);
         let is_same = |old: &u32| entries.get(*old as usize).is_some_and(|old| is_key(arena, *old, probe));
-        match self.newest.find_mut(probe.hash, is_same) {
-            Some(place) => {
-                let old = std::mem::replace(place, number);
-                self.dead_bytes += entries.get(old as usize).map_or(0, |old| old.bytes() + size_of::<Entry>());
-            }
-            None => {
-                let hash_of = |number: &u32| entries.get(*number as usize).map_or(0, |entry| entry.hash);
-                self.newest.insert_unique(probe.hash, number, hash_of);
-            }
+        if let Some(place) = self.newest.find_mut(probe.hash, is_same) {
+            let old = std::mem::replace(place, number);
+            self.dead_bytes += entries.get(old as usize).map_or(0, |old| old.bytes() + size_of::<Entry>());
+        } else {
+            let hash_of = |number: &u32| entries.get(*number as usize).map_or(0, |entry| entry.hash);
+            self.newest.insert_unique(probe.hash, number, hash_of);
         }
         if self.dead_bytes > REBUILD_FROM_BYTES.max(self.arena.bytes() / 2) {
             self.rebuild()?;
@@ -137,6 +135,7 @@ impl Overlay {
     }
 
     /// The number of keys with a point entry.
+    #[cfg(test)]
     pub(crate) fn keys(&self) -> usize {
         self.newest.len()
     }
@@ -167,9 +166,8 @@ impl Overlay {
     }
 
     fn find(&self, probe: &Probe<'_>) -> Option<Entry> {
-        let is_same = |number: &u32| {
-            self.entries.get(*number as usize).is_some_and(|entry| is_key(&self.arena, *entry, probe))
-        };
+        let is_same =
+            |number: &u32| self.entries.get(*number as usize).is_some_and(|entry| is_key(&self.arena, *entry, probe));
         self.newest.find(probe.hash, is_same).and_then(|number| self.entries.get(*number as usize)).copied()
     }
 
@@ -179,11 +177,8 @@ impl Overlay {
     }
 
     fn parts(&self, entry: Entry) -> (&[u8], Change<&[u8]>) {
-        let (key, value) = self
-            .arena
-            .get(entry.place, entry.bytes())
-            .split_at_checked(entry.key_length as usize)
-            .unwrap_or_default();
+        let (key, value) =
+            self.arena.get(entry.place, entry.bytes()).split_at_checked(entry.key_length as usize).unwrap_or_default();
         (key, if entry.value_length == TOMBSTONE { Change::Tombstone } else { Change::Put(value) })
     }
 
