@@ -12,7 +12,6 @@ use super::load::{create, load};
 use super::options::{Residency, StoreOptions};
 use super::scan::OpenScans;
 use super::slot::Slot;
-use super::transaction::Committer;
 use crate::backend::{Backend, Coverage, GenerationId, StoreNumber, VersionRecord};
 use crate::catalog::{RunName, Wanted};
 use crate::checkpoint::Checkpoint;
@@ -54,15 +53,15 @@ struct State {
     passed_over: Vec<PathBuf>,
 }
 
-impl Committer for Core {
-    fn commit(&self, changes: ChangeSet<'_>) -> Result<Version> {
+impl Core {
+    pub(super) fn commit(&self, changes: &ChangeSet<'_>) -> Result<Version> {
         let writer = {
             let state = self.state();
             Writer { uid: self.uid, epoch: state.epoch, parent: state.layers.mark }
         };
         #[cfg(feature = "conformance")]
-        super::planted::apply_before_publish(self.options.planted, &self.layers(), &changes)?;
-        let outcome = commit(&self.directory, &writer, &changes);
+        super::planted::apply_before_publish(self.options.planted, &self.layers(), changes)?;
+        let outcome = commit(&self.directory, &writer, changes);
         let mut state = self.state();
         match outcome {
             Ok(name) => {
@@ -80,9 +79,7 @@ impl Committer for Core {
             }
         }
     }
-}
 
-impl Core {
     pub(super) fn open(
         backend: &Backend,
         checkpoint: Arc<dyn Checkpoint>,
@@ -96,7 +93,7 @@ impl Core {
         let holder = format!("process {}", std::process::id());
         let claimed = directory.claim(Wanted::Newest, None, &holder)?;
         let store = backend.engine().store(claimed.uid, directory.id())?;
-        let layers = load(backend, store, &claimed.chain, options.residency, &|_| ControlFlow::Continue(()))?;
+        let layers = load(backend, store, &claimed.chain, options.residency, &[], &|_| ControlFlow::Continue(()))?;
         let state = State {
             epoch: claimed.epoch,
             layers: Arc::new(layers),
@@ -174,8 +171,9 @@ impl Core {
     /// Makes the layers of a fresh claim current.
     fn install(&self, claimed: &Claimed) -> Result<()> {
         let _moving = self.moving();
-        let layers =
-            load(&self.backend, self.store, &claimed.chain, self.options.residency, &|_| ControlFlow::Continue(()))?;
+        let mine = self.state().layers.generations();
+        let go_on = |_| ControlFlow::Continue(());
+        let layers = load(&self.backend, self.store, &claimed.chain, self.options.residency, &mine, &go_on)?;
         let mut state = self.state();
         state.epoch = claimed.epoch;
         state.head = claimed.head;
@@ -196,6 +194,14 @@ impl Core {
                 state.is_stale = true;
             }
         }
+    }
+
+    /// Lets go of all layers, after the folding of one delta if that is under way: nobody reads or writes any more.
+    pub(super) fn leave(&self) {
+        let _moving = self.moving();
+        let nothing = Arc::new(Layers::nothing());
+        let last = std::mem::replace(&mut self.state().layers, nothing);
+        drop(last); // not under the state's lock, since the index may be called
     }
 
     /// Queues folding, unless it is queued already. Without a worker thread, folds here until the tail is short.

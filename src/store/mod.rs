@@ -32,6 +32,7 @@ mod provider;
 mod rewrite;
 mod scan;
 mod slot;
+mod tenancy;
 mod transaction;
 mod view;
 
