@@ -131,3 +131,21 @@ fn a_checkpoint_directory_that_was_renamed_opens_at_its_new_place() {
     assert_eq!(batch.commit().unwrap(), Version(2));
     assert!(!old.exists());
 }
+
+/// The index takes in what is committed without being asked, so that reads stay bounded.
+#[test]
+fn the_tail_stays_short_however_many_commits_follow_each_other() {
+    let disk = alluvium::fs::SimDisk::new(3);
+    let checkpoint = LocalCheckpoint::on(Arc::new(disk), "/checkpoint").unwrap();
+    let options = StoreOptions::default().longest_tail(4).unwrap();
+    let id = StateStoreId::new("op", 0, "state").unwrap();
+    let provider = RocksDbProvider::open(&Backend::in_memory().unwrap(), checkpoint, id, options).unwrap();
+    for version in 0..100u64 {
+        let mut batch = provider.begin(Version(version)).unwrap();
+        batch.put(alluvium::FamilyId::DEFAULT, &version.to_be_bytes(), b"1").unwrap();
+        batch.commit().unwrap();
+        assert!(provider.tail_length() <= 4, "{} deltas wait after version {version}", provider.tail_length());
+    }
+    let batch = provider.begin(Version(100)).unwrap();
+    assert_eq!(batch.scan(alluvium::FamilyId::DEFAULT).unwrap().count(), 100);
+}

@@ -6,7 +6,7 @@ use crate::store::contract::{ReadStore, StateStoreProvider, WriteStore};
 use crate::version::Version;
 
 /// Behaviour 1.
-pub fn an_empty_store_is_version_0_and_holds_nothing<F: ProviderFactory>(factory: &F) {
+pub(super) fn an_empty_store_is_version_0_and_holds_nothing<F: ProviderFactory>(factory: &F) {
     let provider = Fixture::new(factory).open();
     assert_eq!(provider.latest().expect("the newest version"), Version(0));
     assert_eq!(provider.versions().expect("the versions"), []);
@@ -23,7 +23,7 @@ pub fn an_empty_store_is_version_0_and_holds_nothing<F: ProviderFactory>(factory
 }
 
 /// Behaviour 2. Another *provider* would take the store over, so the others are readers, and a provider afterwards.
-pub fn a_put_is_seen_at_once_by_its_transaction_and_by_others_after_the_commit<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_put_is_seen_at_once_by_its_transaction_and_by_others_after_the_commit<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let before = view(&provider, 0);
@@ -42,7 +42,7 @@ pub fn a_put_is_seen_at_once_by_its_transaction_and_by_others_after_the_commit<F
 }
 
 /// Behaviour 3.
-pub fn puts_overwrites_and_removals_make_the_next_version<F: ProviderFactory>(factory: &F) {
+pub(super) fn puts_overwrites_and_removals_make_the_next_version<F: ProviderFactory>(factory: &F) {
     let provider = Fixture::new(factory).open();
     let mut transaction = begin(&provider, 0);
     put(&mut transaction, b"a", b"1");
@@ -65,7 +65,7 @@ pub fn puts_overwrites_and_removals_make_the_next_version<F: ProviderFactory>(fa
 }
 
 /// Behaviour 4. A transaction ends with its commit; what it made is scanned by version.
-pub fn what_was_committed_can_be_scanned_at_once<F: ProviderFactory>(factory: &F) {
+pub(super) fn what_was_committed_can_be_scanned_at_once<F: ProviderFactory>(factory: &F) {
     let provider = Fixture::new(factory).open();
     let entries: Vec<_> = (0u32..500).map(|i| (i.to_be_bytes(), i.to_le_bytes())).collect();
     let version = commit_on(&provider, 0, |transaction| {
@@ -77,7 +77,7 @@ pub fn what_was_committed_can_be_scanned_at_once<F: ProviderFactory>(factory: &F
 }
 
 /// Behaviour 9: there is no counter to go wrong; a scan counts.
-pub fn the_number_of_keys_follows_puts_commits_reloads_and_removals<F: ProviderFactory>(factory: &F) {
+pub(super) fn the_number_of_keys_follows_puts_commits_reloads_and_removals<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let mut transaction = begin(&provider, 0);
@@ -99,7 +99,7 @@ pub fn the_number_of_keys_follows_puts_commits_reloads_and_removals<F: ProviderF
 }
 
 /// Values in the order of the keys, present or not; own writes, tombstones and older layers alike.
-pub fn a_multi_get_agrees_with_single_gets<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_multi_get_agrees_with_single_gets<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     commit_on(&provider, 0, |transaction| (0u8..40).for_each(|key| put(transaction, &[key], &[key, 1])));
@@ -133,7 +133,7 @@ pub fn a_multi_get_agrees_with_single_gets<F: ProviderFactory>(factory: &F) {
 }
 
 /// Behaviour 20: a value is bytes or absent, and the empty value is not absent.
-pub fn an_empty_value_is_a_value<F: ProviderFactory>(factory: &F) {
+pub(super) fn an_empty_value_is_a_value<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let mut transaction = begin(&provider, 0);
@@ -150,7 +150,7 @@ pub fn an_empty_value_is_a_value<F: ProviderFactory>(factory: &F) {
 }
 
 /// An empty commit is a version too, and costs one small file.
-pub fn an_empty_commit_makes_a_version<F: ProviderFactory>(factory: &F) {
+pub(super) fn an_empty_commit_makes_a_version<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     commit_put(&provider, 0, b"k", b"1");

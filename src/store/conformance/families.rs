@@ -16,7 +16,7 @@ fn of(store: &(impl ReadStore + ?Sized), name: &str) -> Content {
 }
 
 /// Behaviour 105: the same key in two families is two keys; all families commit together.
-pub fn families_keep_the_same_key_apart<F: ProviderFactory>(factory: &F) {
+pub(super) fn families_keep_the_same_key_apart<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     commit_on(&provider, 0, |transaction| {
@@ -46,7 +46,7 @@ pub fn families_keep_the_same_key_apart<F: ProviderFactory>(factory: &F) {
 }
 
 /// A family is found again under the same number by whoever asks, whenever it was made.
-pub fn families_persist_with_the_commit_that_made_them<F: ProviderFactory>(factory: &F) {
+pub(super) fn families_persist_with_the_commit_that_made_them<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     commit_on(&provider, 0, |transaction| assert_eq!(family(transaction, "a"), family(transaction, "a")));
@@ -68,7 +68,7 @@ pub fn families_persist_with_the_commit_that_made_them<F: ProviderFactory>(facto
 }
 
 /// Behaviour 105: gone with an abort and with a rollback below the version that made it.
-pub fn a_family_is_unknown_where_it_was_not_committed<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_family_is_unknown_where_it_was_not_committed<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let mut transaction = begin(&provider, 0);
@@ -102,7 +102,7 @@ fn of_new(transaction: &mut impl WriteStore) -> Content {
 }
 
 /// Behaviour 104.
-pub fn an_unknown_family_is_a_wrong_call_for_every_operation<F: ProviderFactory>(factory: &F) {
+pub(super) fn an_unknown_family_is_a_wrong_call_for_every_operation<F: ProviderFactory>(factory: &F) {
     let provider = Fixture::new(factory).open();
     commit_on(&provider, 0, |transaction| drop(family(transaction, "known").0));
     let unknown = FamilyId(2);
@@ -122,7 +122,7 @@ pub fn an_unknown_family_is_a_wrong_call_for_every_operation<F: ProviderFactory>
 }
 
 /// Behaviour 103.
-pub fn bad_family_names_are_refused<F: ProviderFactory>(factory: &F) {
+pub(super) fn bad_family_names_are_refused<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     commit_put(&provider, 0, b"k", b"1");
@@ -142,7 +142,7 @@ pub fn bad_family_names_are_refused<F: ProviderFactory>(factory: &F) {
 }
 
 /// The limit is checked before anything is written, and what was made before it works.
-pub fn the_number_of_families_is_limited<F: ProviderFactory>(factory: &F) {
+pub(super) fn the_number_of_families_is_limited<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     commit_on(&provider, 0, |transaction| {

@@ -20,7 +20,7 @@ struct State {
 }
 
 /// Commits, aborts, rollbacks, reopenings, upkeep, and a second instance that fills gaps; every version is compared.
-pub fn random_histories_agree_with_a_map_per_version<F: ProviderFactory>(factory: &F) {
+pub(super) fn random_histories_agree_with_a_map_per_version<F: ProviderFactory>(factory: &F) {
     for seed in 0..SEEDS {
         // Printed before anything can fail; test runners show it only then.
         let _named = NamedSeed(seed);

@@ -121,7 +121,7 @@ list! { $
     limits {
         keys_and_values_of_every_size_come_back,
         what_is_over_a_limit_is_refused_before_anything_is_written,
-        the_longest_value_is_stored_and_read,
+        the_longest_value_is_stored_or_refused_for_lack_of_memory,
         a_key_written_many_times_appears_once,
     }
     histories {

@@ -28,7 +28,7 @@ fn fail<F: ProviderFactory>(fixture: &Fixture<'_, F>, provider: &F::Provider, fa
 }
 
 /// Behaviours 15, 37 and 62: the version does not exist, the old data is there, the same version can be committed.
-pub fn a_commit_that_cannot_be_written_or_named_never_happened<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_commit_that_cannot_be_written_or_named_never_happened<F: ProviderFactory>(factory: &F) {
     for fault in [Fault::Create, Fault::Append, Fault::Refused] {
         let fixture = Fixture::new(factory);
         let provider = fixture.open();
@@ -52,7 +52,7 @@ pub fn a_commit_that_cannot_be_written_or_named_never_happened<F: ProviderFactor
 }
 
 /// After a lost answer the version is there whole or not at all; the same version can be committed again with other bytes.
-pub fn a_commit_whose_answer_is_lost_is_indeterminate_and_can_be_repeated<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_commit_whose_answer_is_lost_is_indeterminate_and_can_be_repeated<F: ProviderFactory>(factory: &F) {
     for fault in [Fault::LostBefore, Fault::LostAfter, Fault::LookFails] {
         let fixture = Fixture::new(factory);
         let provider = fixture.open();
@@ -79,7 +79,7 @@ pub fn a_commit_whose_answer_is_lost_is_indeterminate_and_can_be_repeated<F: Pro
 }
 
 /// Whoever opens next finds it whole or not at all, and goes on from there.
-pub fn an_indeterminate_commit_is_found_whole_or_not_at_all<F: ProviderFactory>(factory: &F) {
+pub(super) fn an_indeterminate_commit_is_found_whole_or_not_at_all<F: ProviderFactory>(factory: &F) {
     for (fault, is_there) in [(Fault::LostBefore, false), (Fault::LostAfter, true), (Fault::LookFails, true)] {
         for reopens in [false, true] {
             let fixture = Fixture::new(factory);
@@ -101,7 +101,7 @@ pub fn an_indeterminate_commit_is_found_whole_or_not_at_all<F: ProviderFactory>(
 }
 
 /// A failure is nobody else's: another store of the same checkpoint commits on.
-pub fn a_failed_commit_leaves_other_stores_alone<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_failed_commit_leaves_other_stores_alone<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let (provider, other) = (fixture.open(), fixture.open_partition(1));
     base::<F>(&provider);
@@ -115,7 +115,7 @@ pub fn a_failed_commit_leaves_other_stores_alone<F: ProviderFactory>(factory: &F
 }
 
 /// Opening, too, can fail at its one write; nothing is lost, and it can be repeated.
-pub fn an_open_that_cannot_claim_the_store_can_be_repeated<F: ProviderFactory>(factory: &F) {
+pub(super) fn an_open_that_cannot_claim_the_store_can_be_repeated<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let before = base::<F>(&fixture.open());
     for fault in [Fault::Create, Fault::Append, Fault::Refused, Fault::LostBefore, Fault::LostAfter] {

@@ -25,7 +25,7 @@ fn commit_letters<P: StateStoreProvider>(provider: &P) -> Content {
 }
 
 /// The start is deleted, the end is not; open ends reach to the family's border.
-pub fn a_deleted_range_includes_its_start_and_excludes_its_end<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_deleted_range_includes_its_start_and_excludes_its_end<F: ProviderFactory>(factory: &F) {
     let ranges: [(Bound<'_>, Bound<'_>); 9] = [
         (Some(b"d"), Some(b"g")),
         (None, Some(b"d")),
@@ -57,7 +57,7 @@ pub fn a_deleted_range_includes_its_start_and_excludes_its_end<F: ProviderFactor
 }
 
 /// Own writes before the deletion go, own writes after it stay, in gets and in every scan.
-pub fn puts_after_a_range_was_deleted_stay<F: ProviderFactory>(factory: &F) {
+pub(super) fn puts_after_a_range_was_deleted_stay<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let mut model = commit_letters(&provider);
@@ -95,7 +95,7 @@ pub fn puts_after_a_range_was_deleted_stay<F: ProviderFactory>(factory: &F) {
 }
 
 /// A deletion in one family, with open ends too, is none in its neighbours.
-pub fn a_deleted_range_ends_at_the_border_of_its_family<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_deleted_range_ends_at_the_border_of_its_family<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let borders: [&[u8]; 4] = [b"", b"\0", b"m", b"\xff\xff\xff"];
@@ -126,7 +126,7 @@ pub fn a_deleted_range_ends_at_the_border_of_its_family<F: ProviderFactory>(fact
 }
 
 /// X10: what was cleared stays cleared, through reopenings, upkeep, and puts that come back into the range.
-pub fn a_deleted_range_stays_deleted<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_deleted_range_stays_deleted<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let mut provider = fixture.open();
     let mut model = commit_letters(&provider);
@@ -161,7 +161,7 @@ pub fn a_deleted_range_stays_deleted<F: ProviderFactory>(factory: &F) {
 }
 
 /// Many ranges in one transaction, overlapping, touching, nested: as if each had been made key by key.
-pub fn many_ranges_in_one_transaction_agree_with_single_removals<F: ProviderFactory>(factory: &F) {
+pub(super) fn many_ranges_in_one_transaction_agree_with_single_removals<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let mut model = commit_letters(&provider);

@@ -64,7 +64,7 @@ fn check_prefixes(store: &(impl ReadStore + ?Sized), model: &Content) {
 }
 
 /// Behaviours 7 and A3: nothing of the neighbours, for `ff ff` prefixes too, in memory, on disk and after a reopening.
-pub fn a_prefix_scan_gives_exactly_the_keys_with_the_prefix<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_prefix_scan_gives_exactly_the_keys_with_the_prefix<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let model = fill(&provider);
@@ -81,7 +81,7 @@ pub fn a_prefix_scan_gives_exactly_the_keys_with_the_prefix<F: ProviderFactory>(
 }
 
 /// Behaviour 8.
-pub fn a_prefix_scan_shows_own_puts_after_a_reload_and_forgets_them_with_an_abort<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_prefix_scan_shows_own_puts_after_a_reload_and_forgets_them_with_an_abort<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let model = fill(&provider);
@@ -104,7 +104,7 @@ pub fn a_prefix_scan_shows_own_puts_after_a_reload_and_forgets_them_with_an_abor
 }
 
 /// Behaviour 108, for keys as bytes: the start is in, the end is not, open ends stop at the family's border.
-pub fn a_range_scan_includes_its_start_and_excludes_its_end<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_range_scan_includes_its_start_and_excludes_its_end<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let model = fill(&provider);
@@ -124,7 +124,7 @@ pub fn a_range_scan_includes_its_start_and_excludes_its_end<F: ProviderFactory>(
 }
 
 /// Behaviour 10.
-pub fn putting_while_scanning_works<F: ProviderFactory>(factory: &F) {
+pub(super) fn putting_while_scanning_works<F: ProviderFactory>(factory: &F) {
     let provider = Fixture::new(factory).open();
     commit_on(&provider, 0, |transaction| (0u8..100).for_each(|key| put(transaction, &[key], &[key])));
     let mut transaction = begin(&provider, 1);
@@ -143,7 +143,7 @@ pub fn putting_while_scanning_works<F: ProviderFactory>(factory: &F) {
 }
 
 /// Behaviour 11.
-pub fn removing_while_scanning_works<F: ProviderFactory>(factory: &F) {
+pub(super) fn removing_while_scanning_works<F: ProviderFactory>(factory: &F) {
     let provider = Fixture::new(factory).open();
     commit_on(&provider, 0, |transaction| (0u8..100).for_each(|key| put(transaction, &[key], &[key])));
     let mut transaction = begin(&provider, 1);
@@ -163,7 +163,7 @@ type OfTransaction<'a, T> = &'a dyn Fn(&T) -> Scan;
 type Change<'a, T> = &'a dyn Fn(&mut T);
 
 /// Behaviour 16: one rule for all kinds of scan and of change: a scan shows the moment of its creation.
-pub fn every_scan_shows_the_moment_it_was_made<F: ProviderFactory>(factory: &F) {
+pub(super) fn every_scan_shows_the_moment_it_was_made<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let key = |number: u8| [b'k', number];
@@ -209,7 +209,7 @@ pub fn every_scan_shows_the_moment_it_was_made<F: ProviderFactory>(factory: &F) 
 }
 
 /// A scan is independent of commits, upkeep and rollbacks that come after it (G1 for scans).
-pub fn a_scan_goes_on_through_commits_upkeep_and_rollbacks<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_scan_goes_on_through_commits_upkeep_and_rollbacks<F: ProviderFactory>(factory: &F) {
     let provider = Fixture::new(factory).open();
     commit_on(&provider, 0, |transaction| (0u8..200).for_each(|key| put(transaction, &[key], b"1")));
     let transaction = begin(&provider, 1);
@@ -236,7 +236,7 @@ pub fn a_scan_goes_on_through_commits_upkeep_and_rollbacks<F: ProviderFactory>(f
 }
 
 /// Keys come in ascending order of bytes, whichever layer each comes from.
-pub fn scans_ascend_by_the_bytes_of_the_keys<F: ProviderFactory>(factory: &F) {
+pub(super) fn scans_ascend_by_the_bytes_of_the_keys<F: ProviderFactory>(factory: &F) {
     let provider = Fixture::new(factory).open();
     let model = fill(&provider);
     let scanned = all(&begin(&provider, 3)); // `collect` checks the order

@@ -15,7 +15,7 @@ use crate::version::Version;
 const NO_FAMILY: FamilyId = FamilyId(777);
 
 /// Behaviour 12.
-pub fn aborting_or_dropping_leaves_files_and_data_as_they_were<F: ProviderFactory>(factory: &F) {
+pub(super) fn aborting_or_dropping_leaves_files_and_data_as_they_were<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     commit_put(&provider, 0, b"k", b"1");
@@ -36,7 +36,7 @@ pub fn aborting_or_dropping_leaves_files_and_data_as_they_were<F: ProviderFactor
 }
 
 /// R5: also when the process is replaced after whatever upkeep could have carried the aborted writes along.
-pub fn aborted_keys_are_absent_after_upkeep_and_a_reopening<F: ProviderFactory>(factory: &F) {
+pub(super) fn aborted_keys_are_absent_after_upkeep_and_a_reopening<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     commit_put(&provider, 0, b"kept", b"1");
@@ -54,7 +54,7 @@ pub fn aborted_keys_are_absent_after_upkeep_and_a_reopening<F: ProviderFactory>(
 }
 
 /// The behaviours of 76 and 116 in our words: no silent hang, no two writers.
-pub fn a_second_transaction_waits_and_then_is_told_busy<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_second_transaction_waits_and_then_is_told_busy<F: ProviderFactory>(factory: &F) {
     let provider = Arc::new(Fixture::new(factory).open());
     let first = begin(&*provider, 0);
     let shared = Arc::clone(&provider);
@@ -68,7 +68,7 @@ pub fn a_second_transaction_waits_and_then_is_told_busy<F: ProviderFactory>(fact
 }
 
 /// Behaviour 77: a task that fails lets the next one in.
-pub fn a_thread_that_panics_gives_the_slot_back<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_thread_that_panics_gives_the_slot_back<F: ProviderFactory>(factory: &F) {
     let provider = Arc::new(Fixture::new(factory).open());
     let mut transaction = begin(&*provider, 0);
     put(&mut transaction, b"k", b"lost");
@@ -82,7 +82,7 @@ pub fn a_thread_that_panics_gives_the_slot_back<F: ProviderFactory>(factory: &F)
 }
 
 /// No write that its caller learnt to have failed is missing from a commit without the caller knowing.
-pub fn after_a_failed_operation_a_transaction_can_only_be_aborted<F: ProviderFactory>(factory: &F) {
+pub(super) fn after_a_failed_operation_a_transaction_can_only_be_aborted<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     commit_put(&provider, 0, b"k", b"1");
@@ -121,7 +121,7 @@ pub fn after_a_failed_operation_a_transaction_can_only_be_aborted<F: ProviderFac
 }
 
 /// A view has nothing to lose: a wrong call to it is only that.
-pub fn a_failed_read_leaves_a_view_as_it_was<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_failed_read_leaves_a_view_as_it_was<F: ProviderFactory>(factory: &F) {
     let provider = Fixture::new(factory).open();
     commit_put(&provider, 0, b"k", b"1");
     let view = view(&provider, 1);
@@ -133,7 +133,7 @@ pub fn a_failed_read_leaves_a_view_as_it_was<F: ProviderFactory>(factory: &F) {
 }
 
 /// Behaviour 14.
-pub fn readers_beside_a_writer_neither_see_nor_undo_its_commit<F: ProviderFactory>(factory: &F) {
+pub(super) fn readers_beside_a_writer_neither_see_nor_undo_its_commit<F: ProviderFactory>(factory: &F) {
     let provider = Arc::new(Fixture::new(factory).open());
     commit_on(&*provider, 0, |transaction| (0u8..100).for_each(|key| put(transaction, &[key], b"1")));
     let reader = view(&*provider, 1);
@@ -158,7 +158,7 @@ pub fn readers_beside_a_writer_neither_see_nor_undo_its_commit<F: ProviderFactor
 }
 
 /// `Send + 'static`, used: each handle is made on one thread and used up on another.
-pub fn handles_can_be_sent_to_other_threads<F: ProviderFactory>(factory: &F) {
+pub(super) fn handles_can_be_sent_to_other_threads<F: ProviderFactory>(factory: &F) {
     fn is_free<T: Send + 'static>(value: T) -> T {
         value
     }
@@ -183,7 +183,7 @@ pub fn handles_can_be_sent_to_other_threads<F: ProviderFactory>(factory: &F) {
 }
 
 /// M15, KAFKA-4223.
-pub fn scans_views_and_transactions_outlive_what_made_them<F: ProviderFactory>(factory: &F) {
+pub(super) fn scans_views_and_transactions_outlive_what_made_them<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     commit_on(&provider, 0, |transaction| (0u8..100).for_each(|key| put(transaction, &[key], &[key; 100])));

@@ -10,7 +10,7 @@ use crate::store::contract::{StateStoreProvider, WriteStore};
 use crate::version::Version;
 
 /// A snapshot changes what is on disk and nothing of what is read.
-pub fn a_snapshot_changes_no_version<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_snapshot_changes_no_version<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     assert_eq!(provider.snapshot().expect("the snapshot succeeds"), Version(0), "of nothing");
@@ -41,12 +41,12 @@ pub fn a_snapshot_changes_no_version<F: ProviderFactory>(factory: &F) {
 }
 
 /// Behaviour 22: whose snapshot fails is not harmed, and neither are the others; later it succeeds.
-pub fn a_snapshot_that_fails_leaves_its_store_and_all_others_as_they_were<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_snapshot_that_fails_leaves_its_store_and_all_others_as_they_were<F: ProviderFactory>(factory: &F) {
     for fault in [Fault::Create, Fault::Append, Fault::Refused, Fault::LostBefore, Fault::LostAfter] {
         let fixture = Fixture::new(factory);
         let stores = [0, 1, 2].map(|partition| fixture.open_partition(partition));
         for provider in &stores {
-            (0..3).for_each(|version| drop(commit_put(provider, version, &version.to_be_bytes(), b"1").0));
+            (0..3).for_each(|version| _ = commit_put(provider, version, &version.to_be_bytes(), b"1"));
         }
         let [first, second, third] = &stores;
         let mut open = begin(first, 3);
@@ -72,7 +72,7 @@ pub fn a_snapshot_that_fails_leaves_its_store_and_all_others_as_they_were<F: Pro
 }
 
 /// Behaviour 63.
-pub fn a_provider_may_be_dropped_before_or_after_upkeep<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_provider_may_be_dropped_before_or_after_upkeep<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     for round in 0..6 {
         let provider = fixture.open();
@@ -94,7 +94,7 @@ pub fn a_provider_may_be_dropped_before_or_after_upkeep<F: ProviderFactory>(fact
 }
 
 /// Behaviours 34, 49 and 65: upkeep needs no turn of the writer, and the writer none of upkeep's.
-pub fn upkeep_runs_beside_commits_and_reads<F: ProviderFactory>(factory: &F) {
+pub(super) fn upkeep_runs_beside_commits_and_reads<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = Arc::new(fixture.open());
     commit_put(&*provider, 0, &0u64.to_be_bytes(), b"1");
@@ -123,7 +123,7 @@ pub fn upkeep_runs_beside_commits_and_reads<F: ProviderFactory>(factory: &F) {
 }
 
 /// R20, SPARK-48903: after a restart, one more commit writes one small delta, whatever the size of the state.
-pub fn after_a_restart_a_commit_writes_one_delta_of_its_own_size<F: ProviderFactory>(factory: &F) {
+pub(super) fn after_a_restart_a_commit_writes_one_delta_of_its_own_size<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     for version in 0u64..3 {
@@ -150,7 +150,7 @@ pub fn after_a_restart_a_commit_writes_one_delta_of_its_own_size<F: ProviderFact
 }
 
 /// Behaviours 30 and 35: every version stays readable beside whatever upkeep makes, until it is retired on purpose.
-pub fn many_small_commits_with_upkeep_stay_readable_version_by_version<F: ProviderFactory>(factory: &F) {
+pub(super) fn many_small_commits_with_upkeep_stay_readable_version_by_version<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let mut provider = fixture.open();
     for version in 0u64..40 {

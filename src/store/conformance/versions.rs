@@ -15,7 +15,7 @@ fn readable<P: StateStoreProvider>(provider: &P) -> Vec<u64> {
 }
 
 /// Behaviours 5, 13 and 17: the error says what can be read, as often as one asks, and harms no later load.
-pub fn a_version_that_is_not_there_is_refused_with_what_can_be_read<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_version_that_is_not_there_is_refused_with_what_can_be_read<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     assert_eq!(kind_of(provider.begin(Version(1))), not_found(1, 0, 0));
@@ -40,7 +40,7 @@ pub fn a_version_that_is_not_there_is_refused_with_what_can_be_read<F: ProviderF
 }
 
 /// Behaviour 6.
-pub fn a_new_provider_builds_on_what_it_finds_and_old_versions_stay<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_new_provider_builds_on_what_it_finds_and_old_versions_stay<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     commit_on(&fixture.open(), 0, |transaction| {
         put(transaction, b"a", b"1");
@@ -60,7 +60,7 @@ pub fn a_new_provider_builds_on_what_it_finds_and_old_versions_stay<F: ProviderF
 }
 
 /// Behaviour 17.
-pub fn an_older_version_loads_again_after_newer_commits<F: ProviderFactory>(factory: &F) {
+pub(super) fn an_older_version_loads_again_after_newer_commits<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let mut provider = fixture.open();
     for version in 0..10 {
@@ -78,7 +78,7 @@ pub fn an_older_version_loads_again_after_newer_commits<F: ProviderFactory>(fact
 }
 
 /// Behaviour 61, with and without upkeep in between.
-pub fn going_back_hides_what_was_above<F: ProviderFactory>(factory: &F) {
+pub(super) fn going_back_hides_what_was_above<F: ProviderFactory>(factory: &F) {
     for upkeep in [false, true] {
         let fixture = Fixture::new(factory);
         let provider = fixture.open();
@@ -107,7 +107,7 @@ pub fn going_back_hides_what_was_above<F: ProviderFactory>(factory: &F) {
 }
 
 /// A commit on top of an older version supersedes all above it: they are gone from every answer.
-pub fn a_commit_on_an_older_version_supersedes_what_is_above<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_commit_on_an_older_version_supersedes_what_is_above<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     for version in 0..6 {
@@ -138,7 +138,7 @@ pub fn a_commit_on_an_older_version_supersedes_what_is_above<F: ProviderFactory>
 }
 
 /// All the way back: on top of version 0 the state is empty again.
-pub fn a_commit_on_version_0_starts_afresh<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_commit_on_version_0_starts_afresh<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     for version in 0..3 {
@@ -154,7 +154,7 @@ pub fn a_commit_on_version_0_starts_afresh<F: ProviderFactory>(factory: &F) {
 }
 
 /// G5: roll back, write the version again with other bytes; the new ones are read, whatever held the old ones.
-pub fn a_version_written_again_is_never_taken_for_the_old_one<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_version_written_again_is_never_taken_for_the_old_one<F: ProviderFactory>(factory: &F) {
     for snapshot in [false, true] {
         let fixture = Fixture::new(factory);
         let mut provider = fixture.open();
@@ -179,7 +179,7 @@ pub fn a_version_written_again_is_never_taken_for_the_old_one<F: ProviderFactory
 }
 
 /// Behaviour 84: what one instance wrote, went back and wrote again, another one loads at any version.
-pub fn another_instance_loads_any_version_also_those_written_again<F: ProviderFactory>(factory: &F) {
+pub(super) fn another_instance_loads_any_version_also_those_written_again<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let elsewhere = factory.elsewhere();
     for round in 0u64..5 {
@@ -203,7 +203,7 @@ pub fn another_instance_loads_any_version_also_those_written_again<F: ProviderFa
 }
 
 /// Behaviour 85.
-pub fn loading_one_version_again_and_again_with_snapshots_in_between_keeps_it_whole<F: ProviderFactory>(factory: &F) {
+pub(super) fn loading_one_version_again_and_again_with_snapshots_in_between_keeps_it_whole<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let base = content((0u8..50).map(|key| ([key], [key; 20])));
@@ -226,7 +226,7 @@ pub fn loading_one_version_again_and_again_with_snapshots_in_between_keeps_it_wh
 }
 
 /// State and position can't disagree: the metadata is that of the version, and lies in the same file.
-pub fn each_version_gives_back_its_own_metadata<F: ProviderFactory>(factory: &F) {
+pub(super) fn each_version_gives_back_its_own_metadata<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let of_version = |version: u64| vec![0xa5; usize::try_from(version * 1000).expect("small")];
@@ -254,7 +254,7 @@ pub fn each_version_gives_back_its_own_metadata<F: ProviderFactory>(factory: &F)
 }
 
 /// G1: a reader of an old version reads on, whatever is committed, superseded or rewritten meanwhile.
-pub fn a_view_stays_as_it_is<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_view_stays_as_it_is<F: ProviderFactory>(factory: &F) {
     let provider = Fixture::new(factory).open();
     commit_on(&provider, 0, |transaction| (0u8..50).for_each(|key| put(transaction, &[key], b"1")));
     let view = view(&provider, 1);
@@ -275,7 +275,7 @@ pub fn a_view_stays_as_it_is<F: ProviderFactory>(factory: &F) {
 }
 
 /// G7: nothing in the files says where they lie.
-pub fn a_checkpoint_that_was_moved_opens_at_its_new_place<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_checkpoint_that_was_moved_opens_at_its_new_place<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     for version in 0..4 {

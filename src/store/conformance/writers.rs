@@ -23,7 +23,7 @@ fn assert_stays_fenced<P: StateStoreProvider>(loser: &P, readable: u64) {
 }
 
 /// Behaviour 87, the first of four: the first instance commits before the second opens.
-pub fn a_commit_acknowledged_before_a_takeover_is_built_upon<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_commit_acknowledged_before_a_takeover_is_built_upon<F: ProviderFactory>(factory: &F) {
     for open in both() {
         let fixture = Fixture::new(factory);
         let first = fixture.open();
@@ -42,7 +42,7 @@ pub fn a_commit_acknowledged_before_a_takeover_is_built_upon<F: ProviderFactory>
 }
 
 /// Behaviour 87, the second, and Z1: both are open, the loser commits first.
-pub fn of_two_commits_the_one_of_the_newer_instance_counts_also_where_it_comes_last<F: ProviderFactory>(factory: &F) {
+pub(super) fn of_two_commits_the_one_of_the_newer_instance_counts_also_where_it_comes_last<F: ProviderFactory>(factory: &F) {
     for open in both() {
         let fixture = Fixture::new(factory);
         let first = fixture.open();
@@ -61,7 +61,7 @@ pub fn of_two_commits_the_one_of_the_newer_instance_counts_also_where_it_comes_l
 }
 
 /// Behaviour 87, the third, and Z1: both are open, the winner commits first.
-pub fn of_two_commits_the_one_of_the_newer_instance_counts_also_where_it_comes_first<F: ProviderFactory>(factory: &F) {
+pub(super) fn of_two_commits_the_one_of_the_newer_instance_counts_also_where_it_comes_first<F: ProviderFactory>(factory: &F) {
     for open in both() {
         let fixture = Fixture::new(factory);
         let first = fixture.open();
@@ -96,11 +96,11 @@ fn check_second_won<F: ProviderFactory>(fixture: &Fixture<'_, F>, second: F::Pro
 }
 
 /// Behaviour 87, the fourth: the newer instance goes back and writes the same versions again.
-pub fn a_newer_instance_may_write_versions_again_and_the_older_one_harms_none<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_newer_instance_may_write_versions_again_and_the_older_one_harms_none<F: ProviderFactory>(factory: &F) {
     for open in both() {
         let fixture = Fixture::new(factory);
         let first = fixture.open();
-        (0..4).for_each(|version| drop(commit_put(&first, version, &version.to_be_bytes(), b"first").0));
+        (0..4).for_each(|version| _ = commit_put(&first, version, &version.to_be_bytes(), b"first"));
         let mut late = begin(&first, 4);
         put(&mut late, b"late", b"first");
         let second = open(&fixture);
@@ -122,7 +122,7 @@ pub fn a_newer_instance_may_write_versions_again_and_the_older_one_harms_none<F:
 }
 
 /// Z3: the holder of the slot hangs; a new attempt does not wait for it. The error names who took over.
-pub fn a_new_instance_takes_over_from_one_that_hangs<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_new_instance_takes_over_from_one_that_hangs<F: ProviderFactory>(factory: &F) {
     for open in both() {
         let fixture = Fixture::new(factory);
         let hanging = fixture.open();
@@ -145,7 +145,7 @@ pub fn a_new_instance_takes_over_from_one_that_hangs<F: ProviderFactory>(factory
 }
 
 /// Whoever hangs reads what it began on, whatever its successor writes over the same local state.
-pub fn a_transaction_that_was_taken_over_still_reads_its_own_version<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_transaction_that_was_taken_over_still_reads_its_own_version<F: ProviderFactory>(factory: &F) {
     for open in both() {
         for snapshot in [false, true] {
             let fixture = Fixture::new(factory);
@@ -171,7 +171,7 @@ pub fn a_transaction_that_was_taken_over_still_reads_its_own_version<F: Provider
 }
 
 /// Opening alone takes the store, even where the newcomer never writes: it could.
-pub fn opening_fences_whoever_was_there<F: ProviderFactory>(factory: &F) {
+pub(super) fn opening_fences_whoever_was_there<F: ProviderFactory>(factory: &F) {
     for open in both() {
         let fixture = Fixture::new(factory);
         let first = fixture.open();
@@ -189,11 +189,11 @@ pub fn opening_fences_whoever_was_there<F: ProviderFactory>(factory: &F) {
 }
 
 /// A fenced provider can do no harm by its upkeep either.
-pub fn upkeep_of_a_fenced_instance_harms_nothing<F: ProviderFactory>(factory: &F) {
+pub(super) fn upkeep_of_a_fenced_instance_harms_nothing<F: ProviderFactory>(factory: &F) {
     for open in both() {
         let fixture = Fixture::new(factory);
         let first = fixture.open();
-        (0..3).for_each(|version| drop(commit_put(&first, version, &version.to_be_bytes(), b"first").0));
+        (0..3).for_each(|version| _ = commit_put(&first, version, &version.to_be_bytes(), b"first"));
         let second = open(&fixture);
         for version in 1..5 {
             commit_put(&second, version, &version.to_be_bytes(), b"second");
