@@ -1,5 +1,12 @@
 //! Bad input from outside: places, names and disks that will not do. Each gives a clear, typed error that names the path, and
 //! nothing is changed.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::needless_for_each,
+    reason = "tests fail by panicking, and say what they skip"
+)]
 
 use std::fs;
 use std::io;
@@ -87,7 +94,11 @@ fn a_file_or_a_link_where_the_store_has_a_directory_is_refused_and_left_alone() 
             let at = root.join(place);
             fs::create_dir_all(at.parent().unwrap()).unwrap();
             fs::create_dir(&outside).unwrap();
-            if is_link { symlink(&outside, &at).unwrap() } else { fs::write(&at, b"precious").unwrap() }
+            if is_link {
+                symlink(&outside, &at).unwrap()
+            } else {
+                fs::write(&at, b"precious").unwrap()
+            }
             let before = listing(all.path());
             for open in [store as fn(&Path) -> Result<RocksDbProvider>, |root| {
                 let options = StoreOptions::default().residency(Residency::Resident);
@@ -114,7 +125,8 @@ fn strange_files_beside_the_runs_are_neither_believed_nor_touched() {
     commit(&first, b"k", b"1").unwrap();
     drop(first);
     let dir = all.path().join("state/op/0/state");
-    let strange = ["notes.txt", "1.delta", "00000000000000000009.delta", ".hidden", "core", "x.snapshot", "~1.delta.swp"];
+    let strange =
+        ["notes.txt", "1.delta", "00000000000000000009.delta", ".hidden", "core", "x.snapshot", "~1.delta.swp"];
     strange.iter().for_each(|name| fs::write(dir.join(name), b"strange").unwrap());
     fs::write(dir.join("forks/README"), b"strange").unwrap();
     fs::create_dir(dir.join("lost+found")).unwrap();
@@ -134,7 +146,21 @@ fn names_that_could_leave_their_directory_are_refused_with_the_name_in_the_text(
     let before = listing(all.path());
     let long = "x".repeat(129);
     let bad = [
-        "", ".", "..", "../x", "a/b", "/etc", "a\\b", "a\0b", "a\nb", "a b", ".hidden", "caf\u{e9}", "\u{202e}x", "a:b", &long,
+        "",
+        ".",
+        "..",
+        "../x",
+        "a/b",
+        "/etc",
+        "a\\b",
+        "a\0b",
+        "a\nb",
+        "a b",
+        ".hidden",
+        "caf\u{e9}",
+        "\u{202e}x",
+        "a:b",
+        &long,
     ];
     for name in bad {
         let errors = [

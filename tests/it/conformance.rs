@@ -1,11 +1,14 @@
 //! The providers that ship, held against the public suite.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use alluvium::prelude::*;
 use alluvium::store::conformance::ProviderFactory;
-use alluvium::{Backend, Checkpoint, LocalCheckpoint, MemoryProvider, Residency, Result, RocksDbProvider, StateStoreId};
+use alluvium::{
+    Backend, Checkpoint, LocalCheckpoint, MemoryProvider, Residency, Result, RocksDbProvider, StateStoreId,
+};
 use alluvium::{StoreOptions, Version};
 
 fn options() -> StoreOptions {

@@ -121,8 +121,7 @@ pub(super) fn a_multi_get_agrees_with_single_gets<F: ProviderFactory>(factory: &
         assert_eq!(store.multi_get(DEFAULT, &[]).expect("nothing is easily got"), []);
     }
     let model = |key: u8| match key {
-        30..33 => None,
-        40.. => None,
+        30..33 | 40.. => None,
         key if key % 11 == 0 => None,
         key if key % 5 == 0 => Some(vec![key, 3]),
         key if key % 7 == 0 => None,

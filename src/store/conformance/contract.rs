@@ -34,7 +34,7 @@ pub trait ProviderFactory: Sized {
     /// # Errors
     /// What the provider reports.
     fn maintain(&self, provider: &Self::Provider, turn: u64) -> Result<()> {
-        let _turn = turn;
+        _ = turn; // there is one kind
         provider.snapshot().map(drop)
     }
 }

@@ -1,7 +1,9 @@
 //! Column families: made, found, kept apart, forgotten with their transaction.
 
 use super::contract::ProviderFactory;
-use super::fixture::{Content, DEFAULT, Fixture, all, begin, collect, commit_on, commit_put, content, kind_of, put, view};
+use super::fixture::{
+    Content, DEFAULT, Fixture, all, begin, collect, commit_on, commit_put, content, kind_of, put, view,
+};
 use crate::entry::{FamilyId, MAX_FAMILIES};
 use crate::error::ErrorKind;
 use crate::store::contract::{ReadStore, StateStoreProvider, WriteStore};
@@ -104,7 +106,7 @@ fn of_new(transaction: &mut impl WriteStore) -> Content {
 /// Behaviour 104.
 pub(super) fn an_unknown_family_is_a_wrong_call_for_every_operation<F: ProviderFactory>(factory: &F) {
     let provider = Fixture::new(factory).open();
-    commit_on(&provider, 0, |transaction| drop(family(transaction, "known").0));
+    commit_on(&provider, 0, |transaction| _ = family(transaction, "known"));
     let unknown = FamilyId(2);
     assert_eq!(kind_of(begin(&provider, 1).put(unknown, b"k", b"v")), ErrorKind::InvalidInput);
     assert_eq!(kind_of(begin(&provider, 1).remove(unknown, b"k")), ErrorKind::InvalidInput);
@@ -112,7 +114,6 @@ pub(super) fn an_unknown_family_is_a_wrong_call_for_every_operation<F: ProviderF
     for store in [&begin(&provider, 1) as &dyn ReadStore, &view(&provider, 1)] {
         assert_eq!(store.family("unknown"), None);
         assert_eq!(kind_of(store.get(unknown, b"k")), ErrorKind::InvalidInput);
-        drop(store);
     }
     assert_eq!(kind_of(begin(&provider, 1).contains(unknown, b"k")), ErrorKind::InvalidInput);
     assert_eq!(kind_of(begin(&provider, 1).multi_get(unknown, &[b"k"])), ErrorKind::InvalidInput);

@@ -32,7 +32,8 @@ pub(super) struct Fixture<'f, F> {
 impl<'f, F: ProviderFactory> Fixture<'f, F> {
     pub(super) fn new(factory: &'f F) -> Self {
         let disk = SimDisk::new(1);
-        let local = LocalCheckpoint::on(Arc::new(disk.clone()), ROOT).expect("a simulated disk has room for a directory");
+        let local =
+            LocalCheckpoint::on(Arc::new(disk.clone()), ROOT).expect("a simulated disk has room for a directory");
         let faults = FaultyCheckpoint::over(local.into());
         Self { factory, disk, faults }
     }

@@ -39,7 +39,12 @@ pub(super) fn keys_and_values_of_every_size_come_back<F: ProviderFactory>(factor
         assert!(found == *expected, "key of {}, value of {} bytes", key.len(), expected.len());
         let mut scan = store.scan_prefix(DEFAULT, key).expect("the scan begins");
         let first = scan.next().expect("it is there").expect("the scan goes on");
-        assert!(first.key == *key && first.value == *expected, "key of {}, value of {} bytes", key.len(), expected.len());
+        assert!(
+            first.key == *key && first.value == *expected,
+            "key of {}, value of {} bytes",
+            key.len(),
+            expected.len()
+        );
     };
     for (version, (key, expected)) in (0u64..).zip(&pairs) {
         let mut transaction = begin(&provider, version);
@@ -63,6 +68,8 @@ pub(super) fn keys_and_values_of_every_size_come_back<F: ProviderFactory>(factor
     }
 }
 
+type Operation<'a, T> = &'a dyn Fn(&mut T) -> Result<()>;
+
 /// X9: a clear error before anything is written; the limit itself is allowed.
 pub(super) fn what_is_over_a_limit_is_refused_before_anything_is_written<F: ProviderFactory>(factory: &F) {
     let fixture = Fixture::new(factory);
@@ -71,7 +78,6 @@ pub(super) fn what_is_over_a_limit_is_refused_before_anything_is_written<F: Prov
     let before = fixture.disk.files();
     let long_key = vec![1; MAX_KEY_BYTES + 1];
     let over = |limit: usize| ErrorKind::LimitExceeded { limit: limit as u64, found: limit as u64 + 1 };
-    type Operation<'a, T> = &'a dyn Fn(&mut T) -> Result<()>;
     let operations: [Operation<'_, super::fixture::TransactionOf<F>>; 6] = [
         &|t| t.put(DEFAULT, &long_key, b"v"),
         &|t| t.remove(DEFAULT, &long_key),

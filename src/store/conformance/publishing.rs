@@ -36,7 +36,10 @@ pub(super) fn a_commit_that_cannot_be_written_or_named_never_happened<F: Provide
         let runs = fixture.runs();
         for _ in 0..2 {
             let kind = fail(&fixture, &provider, fault);
-            assert!(matches!(&kind, ErrorKind::DiskFull { path } if path.starts_with("/checkpoint")), "{fault:?}: {kind:?}");
+            assert!(
+                matches!(&kind, ErrorKind::DiskFull { path } if path.starts_with("/checkpoint")),
+                "{fault:?}: {kind:?}"
+            );
             assert_eq!(fixture.runs(), runs, "{fault:?}: nothing is left behind");
             assert_eq!(provider.latest().expect("the newest version"), Version(1), "{fault:?}");
             assert!(provider.read_at(Version(2)).is_err(), "{fault:?}");

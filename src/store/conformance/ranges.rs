@@ -106,7 +106,8 @@ pub(super) fn a_deleted_range_ends_at_the_border_of_its_family<F: ProviderFactor
             borders.iter().for_each(|key| transaction.put(*family, key, b"1").expect("the put succeeds"));
         }
     });
-    let counts = |store: &dyn ReadStore| -> Vec<usize> { families.iter().map(|f| collect(store.scan(*f)).len()).collect() };
+    let counts =
+        |store: &dyn ReadStore| -> Vec<usize> { families.iter().map(|f| collect(store.scan(*f)).len()).collect() };
     let [_, one, two, _] = *families.as_slice() else { panic!("four families were made") };
     let mut transaction = begin(&provider, 1);
     delete(&mut transaction, one, None, None);
@@ -132,7 +133,8 @@ pub(super) fn a_deleted_range_stays_deleted<F: ProviderFactory>(factory: &F) {
     let mut model = commit_letters(&provider);
     let mut versions = vec![model.clone()];
     for version in 1u64..12 {
-        let (start, end) = (b'a' + u8::try_from(version).expect("small"), b'a' + u8::try_from(version).expect("small") + 4);
+        let (start, end) =
+            (b'a' + u8::try_from(version).expect("small"), b'a' + u8::try_from(version).expect("small") + 4);
         commit_on(&provider, version, |transaction| {
             delete(transaction, DEFAULT, Some(&[start]), Some(&[end]));
             delete_from(&mut model, Some(&[start]), Some(&[end]));

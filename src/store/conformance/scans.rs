@@ -81,7 +81,9 @@ pub(super) fn a_prefix_scan_gives_exactly_the_keys_with_the_prefix<F: ProviderFa
 }
 
 /// Behaviour 8.
-pub(super) fn a_prefix_scan_shows_own_puts_after_a_reload_and_forgets_them_with_an_abort<F: ProviderFactory>(factory: &F) {
+pub(super) fn a_prefix_scan_shows_own_puts_after_a_reload_and_forgets_them_with_an_abort<F: ProviderFactory>(
+    factory: &F,
+) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let model = fill(&provider);
@@ -112,7 +114,8 @@ pub(super) fn a_range_scan_includes_its_start_and_excludes_its_end<F: ProviderFa
     let check = |store: &dyn ReadStore| {
         for (start, end) in bounds.iter().flat_map(|start| bounds.iter().map(move |end| (*start, *end))) {
             let mut expected = model.clone();
-            expected.retain(|key, _| start.is_none_or(|s| s <= key.as_slice()) && end.is_none_or(|e| key.as_slice() < e));
+            expected
+                .retain(|key, _| start.is_none_or(|s| s <= key.as_slice()) && end.is_none_or(|e| key.as_slice() < e));
             assert_eq!(collect(store.scan_range(DEFAULT, start, end)), expected, "{start:?} to {end:?}");
         }
     };

@@ -5,7 +5,8 @@ use std::thread;
 
 use super::contract::ProviderFactory;
 use super::fixture::{
-    DEFAULT, Fixture, TransactionOf, all, at, begin, commit_on, commit_put, content, kind_of, put, remove, value, view,
+    DEFAULT, Fixture, TransactionOf, all, at, begin, collect, commit_on, commit_put, content, kind_of, put, remove,
+    value, view,
 };
 use crate::entry::FamilyId;
 use crate::error::{ErrorKind, Result};
@@ -77,9 +78,11 @@ pub(super) fn a_thread_that_panics_gives_the_slot_back<F: ProviderFactory>(facto
         std::panic::resume_unwind(Box::new("planned")); // without a message on the console
     });
     outcome.expect("a thread").join().expect_err("it panicked");
-    assert_eq!(all(&begin(&*provider, 0)), content([("k", "1"); 0]));
+    assert_eq!(all(&begin(&*provider, 0)), content::<&str, &str>([]));
     assert_eq!(commit_put(&*provider, 0, b"k", b"1"), Version(1));
 }
+
+type Failing<'a, T> = &'a dyn Fn(&mut T) -> Result<()>;
 
 /// No write that its caller learnt to have failed is missing from a commit without the caller knowing.
 pub(super) fn after_a_failed_operation_a_transaction_can_only_be_aborted<F: ProviderFactory>(factory: &F) {
@@ -88,7 +91,6 @@ pub(super) fn after_a_failed_operation_a_transaction_can_only_be_aborted<F: Prov
     commit_put(&provider, 0, b"k", b"1");
     let runs = fixture.runs();
     let long = vec![0; (64 << 10) + 1];
-    type Failing<'a, T> = &'a dyn Fn(&mut T) -> Result<()>;
     let failing: [Failing<'_, TransactionOf<F>>; 8] = [
         &|t| t.put(NO_FAMILY, b"k", b"v"),
         &|t| t.remove(NO_FAMILY, b"k"),
@@ -198,10 +200,10 @@ pub(super) fn scans_views_and_transactions_outlive_what_made_them<F: ProviderFac
     transaction.abort();
     let transaction = begin(&provider, 2);
     drop(provider);
-    assert_eq!(of_transaction.map(|entry| entry.expect("the scan goes on")).count(), 51);
+    assert_eq!(collect(Ok(of_transaction)).len(), 51);
     assert_eq!(all(&view).len(), 50, "a view needs no provider");
     drop(view);
-    assert_eq!(of_view.map(|entry| entry.expect("the scan goes on")).count(), 50);
+    assert_eq!(collect(Ok(of_view)).len(), 50);
     assert_eq!(first_value, [1; 100]);
     assert_eq!(all(&transaction).len(), 50, "a transaction needs no provider");
     assert_eq!(transaction.commit().expect("the commit succeeds"), Version(3));

@@ -158,7 +158,9 @@ pub(super) fn many_small_commits_with_upkeep_stay_readable_version_by_version<F:
             put(transaction, &(version % 7).to_be_bytes(), &version.to_be_bytes());
             if version % 5 == 4 {
                 let first = (version % 3).to_be_bytes();
-                transaction.delete_range(DEFAULT, Some(&first), Some(&4u64.to_be_bytes())).expect("the range is deleted");
+                transaction
+                    .delete_range(DEFAULT, Some(&first), Some(&4u64.to_be_bytes()))
+                    .expect("the range is deleted");
             }
         });
         if version % 10 == 9 {
@@ -171,7 +173,7 @@ pub(super) fn many_small_commits_with_upkeep_stay_readable_version_by_version<F:
     }
     drop(provider);
     let provider = fixture.open_elsewhere();
-    let mut model = content([(0u64.to_be_bytes(), 0u64.to_be_bytes()); 0]);
+    let mut model = content::<&str, &str>([]);
     for version in 0u64..40 {
         model.insert((version % 7).to_be_bytes().to_vec(), version.to_be_bytes().to_vec());
         if version % 5 == 4 {

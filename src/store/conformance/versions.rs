@@ -74,7 +74,7 @@ pub(super) fn an_older_version_loads_again_after_newer_commits<F: ProviderFactor
         drop(provider);
         provider = if round == 0 { fixture.open() } else { fixture.open_afresh() };
     }
-    assert_eq!(readable(&provider), Vec::from_iter(1..=10));
+    assert!(readable(&provider).into_iter().eq(1..=10));
 }
 
 /// Behaviour 61, with and without upkeep in between.
@@ -98,7 +98,7 @@ pub(super) fn going_back_hides_what_was_above<F: ProviderFactory>(factory: &F) {
         let back = begin(&provider, 1);
         assert_eq!(all(&back), content([("a", "1")]));
         back.abort();
-        assert_eq!(all(&begin(&provider, 0)), content([("a", "1"); 0]));
+        assert_eq!(all(&begin(&provider, 0)), content::<&str, &str>([]));
         assert_eq!(all(&begin(&provider, 2)), content([("a", "2"), ("b", "2")]));
         commit_on(&provider, 1, |transaction| put(transaction, b"c", b"3"));
         keep_up(2);
@@ -194,7 +194,8 @@ pub(super) fn another_instance_loads_any_version_also_those_written_again<F: Pro
         drop(writer);
         let reader = elsewhere.open(fixture.checkpoint(), super::fixture::id_of(0)).expect("the store opens elsewhere");
         // Version v+1 holds key v as the last round that went back below it wrote it.
-        let expected = |version: u64| content((0..version).map(|v| (v.to_be_bytes(), (v / 2).min(round).to_be_bytes())));
+        let expected =
+            |version: u64| content((0..version).map(|v| (v.to_be_bytes(), (v / 2).min(round).to_be_bytes())));
         for version in (1..=base + 4).rev().chain([base + 4, 1, base + 2]) {
             assert_eq!(at(&reader, version), expected(version), "round {round} version {version}");
             assert_eq!(all(&begin(&reader, version)), expected(version), "round {round} version {version}");
@@ -203,7 +204,9 @@ pub(super) fn another_instance_loads_any_version_also_those_written_again<F: Pro
 }
 
 /// Behaviour 85.
-pub(super) fn loading_one_version_again_and_again_with_snapshots_in_between_keeps_it_whole<F: ProviderFactory>(factory: &F) {
+pub(super) fn loading_one_version_again_and_again_with_snapshots_in_between_keeps_it_whole<F: ProviderFactory>(
+    factory: &F,
+) {
     let fixture = Fixture::new(factory);
     let provider = fixture.open();
     let base = content((0u8..50).map(|key| ([key], [key; 20])));

@@ -1,5 +1,8 @@
 //! Several writers of one store: one counts, the others learn it.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use super::contract::ProviderFactory;
 use super::fixture::{Fixture, all, assert_fenced, at, begin, commit_on, commit_put, content, kind_of, put, value};
 use crate::error::ErrorKind;
@@ -22,6 +25,14 @@ fn assert_stays_fenced<P: StateStoreProvider>(loser: &P, readable: u64) {
     }
 }
 
+/// The files of the winner are as they were; others may have come.
+fn assert_kept<F: ProviderFactory>(fixture: &Fixture<'_, F>, runs: &BTreeMap<PathBuf, Vec<u8>>) {
+    let now = fixture.runs();
+    for (path, bytes) in runs {
+        assert_eq!(now.get(path), Some(bytes), "{}", path.display());
+    }
+}
+
 /// Behaviour 87, the first of four: the first instance commits before the second opens.
 pub(super) fn a_commit_acknowledged_before_a_takeover_is_built_upon<F: ProviderFactory>(factory: &F) {
     for open in both() {
@@ -36,13 +47,15 @@ pub(super) fn a_commit_acknowledged_before_a_takeover_is_built_upon<F: ProviderF
         put(&mut late, b"late", b"1");
         assert_fenced(late.commit());
         assert_stays_fenced(&first, 1);
-        runs.iter().for_each(|(path, bytes)| assert_eq!(fixture.runs().get(path), Some(bytes), "{path:?}"));
+        assert_kept(&fixture, &runs);
         assert_eq!(at(&second, 2), content([("first", "1"), ("second", "2")]));
     }
 }
 
 /// Behaviour 87, the second, and Z1: both are open, the loser commits first.
-pub(super) fn of_two_commits_the_one_of_the_newer_instance_counts_also_where_it_comes_last<F: ProviderFactory>(factory: &F) {
+pub(super) fn of_two_commits_the_one_of_the_newer_instance_counts_also_where_it_comes_last<F: ProviderFactory>(
+    factory: &F,
+) {
     for open in both() {
         let fixture = Fixture::new(factory);
         let first = fixture.open();
@@ -61,7 +74,9 @@ pub(super) fn of_two_commits_the_one_of_the_newer_instance_counts_also_where_it_
 }
 
 /// Behaviour 87, the third, and Z1: both are open, the winner commits first.
-pub(super) fn of_two_commits_the_one_of_the_newer_instance_counts_also_where_it_comes_first<F: ProviderFactory>(factory: &F) {
+pub(super) fn of_two_commits_the_one_of_the_newer_instance_counts_also_where_it_comes_first<F: ProviderFactory>(
+    factory: &F,
+) {
     for open in both() {
         let fixture = Fixture::new(factory);
         let first = fixture.open();
@@ -76,7 +91,7 @@ pub(super) fn of_two_commits_the_one_of_the_newer_instance_counts_also_where_it_
         let runs = fixture.runs();
         assert_fenced(late.commit_with(b"first"));
         assert_stays_fenced(&first, 1);
-        runs.iter().for_each(|(path, bytes)| assert_eq!(fixture.runs().get(path), Some(bytes), "{path:?}"));
+        assert_kept(&fixture, &runs);
         check_second_won(&fixture, second);
     }
 }
@@ -111,7 +126,7 @@ pub(super) fn a_newer_instance_may_write_versions_again_and_the_older_one_harms_
         let runs = fixture.runs();
         assert_fenced(late.commit());
         assert_stays_fenced(&first, 1);
-        runs.iter().for_each(|(path, bytes)| assert_eq!(fixture.runs().get(path), Some(bytes), "{path:?}"));
+        assert_kept(&fixture, &runs);
         drop(second);
         let third = open(&fixture);
         let by = |version: u64| if version < 2 { "first" } else { "second" };
