@@ -95,9 +95,9 @@ fn a_file_or_a_link_where_the_store_has_a_directory_is_refused_and_left_alone() 
             fs::create_dir_all(at.parent().unwrap()).unwrap();
             fs::create_dir(&outside).unwrap();
             if is_link {
-                symlink(&outside, &at).unwrap()
+                symlink(&outside, &at).unwrap();
             } else {
-                fs::write(&at, b"precious").unwrap()
+                fs::write(&at, b"precious").unwrap();
             }
             let before = listing(all.path());
             for open in [store as fn(&Path) -> Result<RocksDbProvider>, |root| {
