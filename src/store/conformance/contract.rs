@@ -7,10 +7,11 @@ use crate::entry::StateStoreId;
 use crate::error::Result;
 use crate::store::contract::StateStoreProvider;
 
-/// Opens the providers that the suite tries. Its functions may be called in any order, with several providers open at once.
+/// Opens the providers that the suite tries. Its functions may be called in any order and from any
+/// thread, with several providers open at once.
 ///
 /// The bounds say what threads may do with a provider and with what it hands out.
-pub trait ProviderFactory: Sized {
+pub trait ProviderFactory: Sized + Sync {
     /// The provider. What it hands out can be sent to other threads and outlives it.
     type Provider: StateStoreProvider<Transaction: Send + 'static, View: Send + 'static> + Send + Sync + 'static;
 

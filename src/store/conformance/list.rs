@@ -109,6 +109,7 @@ list! { $
         a_transaction_that_was_taken_over_still_reads_its_own_version,
         opening_fences_whoever_was_there,
         upkeep_of_a_fenced_instance_harms_nothing,
+        no_acknowledged_commit_is_lost_when_many_open_at_once,
     }
     upkeep {
         a_snapshot_changes_no_version,
@@ -123,6 +124,10 @@ list! { $
         what_is_over_a_limit_is_refused_before_anything_is_written,
         the_longest_value_is_stored_or_refused_for_lack_of_memory,
         a_key_written_many_times_appears_once,
+    }
+    damage {
+        a_damaged_page_is_told_and_never_skipped,
+        a_missing_or_cut_run_is_told_by_name,
     }
     histories {
         random_histories_agree_with_a_map_per_version,

@@ -25,6 +25,7 @@
 
 mod basics;
 mod contract;
+mod damage;
 mod families;
 mod faulty;
 mod fixture;

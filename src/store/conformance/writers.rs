@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Barrier, Mutex};
+use std::thread;
 
 use super::contract::ProviderFactory;
-use super::fixture::{Fixture, all, assert_fenced, at, begin, commit_on, commit_put, content, kind_of, put, value};
-use crate::error::ErrorKind;
-use crate::store::contract::{StateStoreProvider, WriteStore};
+use super::fixture::{
+    DEFAULT, Fixture, all, assert_fenced, at, begin, commit_on, commit_put, content, id_of, kind_of, put, value,
+};
+use crate::error::{ErrorKind, Result};
+use crate::store::contract::{ReadStore, StateStoreProvider, WriteStore};
 use crate::version::Version;
 
 /// How the second instance of a store is opened: over the same local state, or on another machine.
@@ -224,4 +228,45 @@ pub(super) fn upkeep_of_a_fenced_instance_harms_nothing<F: ProviderFactory>(fact
             assert_eq!(all(&begin(&third, 5)), expected(5));
         }
     }
+}
+
+/// No acknowledged commit is ever lost to somebody who opens at the newest version, however many do so at once.
+pub(super) fn no_acknowledged_commit_is_lost_when_many_open_at_once<F: ProviderFactory>(factory: &F) {
+    let fixture = Fixture::new(factory);
+    let elsewhere = factory.elsewhere();
+    let start = Barrier::new(4);
+    let acknowledged = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for number in 0..4u64 {
+            let (fixture, elsewhere, start, acknowledged) = (&fixture, &elsewhere, &start, &acknowledged);
+            scope.spawn(move || {
+                let opener = if number % 2 == 0 { factory } else { elsewhere };
+                start.wait();
+                for round in 0..20u64 {
+                    let key = (number, round);
+                    if let Ok(version) = attempt(opener, fixture, key) {
+                        acknowledged.lock().expect("no thread panics").push((version, key));
+                    }
+                }
+            });
+        }
+    });
+    let acknowledged = acknowledged.into_inner().expect("no thread panics");
+    let last = fixture.open();
+    let newest = at(&last, last.latest().expect("the newest version").0);
+    assert!(!acknowledged.is_empty());
+    for (version, (number, round)) in acknowledged {
+        let found = newest.get([number.to_be_bytes(), round.to_be_bytes()].as_flattened());
+        assert_eq!(found, Some(&version.0.to_be_bytes().to_vec()), "thread {number} round {round}");
+    }
+}
+
+/// Opens, commits one key on what is newest then, and says the version; fails where somebody else took over meanwhile.
+fn attempt<F: ProviderFactory>(opener: &F, fixture: &Fixture<'_, F>, key: (u64, u64)) -> Result<Version> {
+    let provider = opener.open(fixture.checkpoint(), id_of(0))?;
+    let mut transaction = provider.begin(provider.latest()?)?;
+    let next = transaction.version().next();
+    let key = [key.0.to_be_bytes(), key.1.to_be_bytes()];
+    transaction.put(DEFAULT, key.as_flattened(), &next.0.to_be_bytes())?;
+    transaction.commit()
 }
