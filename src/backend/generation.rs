@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use super::contract::{Coverage, Engine, GenerationId, GenerationRecord, StoreNumber, VersionRecord};
+use super::contract::{
+    Coverage, Engine, GenerationId, GenerationRecord, StoreNumber, VersionRecord, unknown_generation,
+};
 use super::filter::Filter;
-use super::handle::Backend;
+use super::handle::{Backend, InUse};
 use crate::bytes::Bytes;
 use crate::entry::{Change, Cursor, KeyRange, Probe, key_hash};
 use crate::error::Result;
@@ -31,6 +33,8 @@ pub(crate) struct Generation {
     /// the entries that the rebuild walks over. The engine is called under it; readers never take it.
     apply_turn: Mutex<()>,
     retired: AtomicBool,
+    /// Given back when this is dropped, after the generation itself if it was retired.
+    _in_use: InUse,
 }
 
 #[derive(Clone)]
@@ -60,7 +64,8 @@ impl Generation {
         filter_bytes: usize,
     ) -> Result<Arc<Self>> {
         let record = backend.engine().create_generation(store, from, coverage)?;
-        let generation = Self::assemble(backend, &record, RangeSet::default());
+        let in_use = backend.take(record.id, &[]).ok_or_else(|| unknown_generation(record.id))?;
+        let generation = Self::assemble(backend, &record, RangeSet::default(), in_use);
         if filter_bytes > 0 && !coverage.is_complete() {
             generation.filter.get_or_init(|| ReadyFilter::new(filter_bytes, true));
         }
@@ -69,12 +74,12 @@ impl Generation {
 
     /// Takes up a generation that is already there. It has no filter, so every get asks the engine, until
     /// [`Generation::rebuild_filter`] has been through its keys.
-    pub(crate) fn open(backend: &Backend, record: &GenerationRecord) -> Result<Arc<Self>> {
+    pub(crate) fn open(backend: &Backend, record: &GenerationRecord, in_use: InUse) -> Result<Arc<Self>> {
         let ranges = backend.engine().ranges(record.id)?;
-        Ok(Arc::new(Self::assemble(backend, record, ranges)))
+        Ok(Arc::new(Self::assemble(backend, record, ranges, in_use)))
     }
 
-    fn assemble(backend: &Backend, record: &GenerationRecord, ranges: RangeSet) -> Self {
+    fn assemble(backend: &Backend, record: &GenerationRecord, ranges: RangeSet, in_use: InUse) -> Self {
         Self {
             backend: backend.clone(),
             id: record.id,
@@ -84,6 +89,7 @@ impl Generation {
             filter: OnceLock::new(),
             apply_turn: Mutex::new(()),
             retired: AtomicBool::new(false),
+            _in_use: in_use,
         }
     }
 

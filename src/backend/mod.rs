@@ -43,6 +43,7 @@ pub use contract::EngineMemory;
 pub(crate) use contract::{Coverage, Engine, GenerationId, GenerationRecord, StoreNumber, VersionRecord};
 pub(crate) use generation::Generation;
 pub use handle::Backend;
+pub(crate) use handle::InUse;
 pub(crate) use memory::{MemoryEngine, MemoryImage};
 pub use options::{BackendCompression, BackendOptions, MIN_MEMORY_LIMIT_BYTES};
 pub(crate) use worker::{Job, Worker};

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::commit::{ChangeSet, Writer, commit};
 use super::directory::{Claimed, DirectoryOptions, OpenChain, StoreDirectory};
@@ -12,7 +12,6 @@ use super::load::{create, load};
 use super::options::{Residency, StoreOptions};
 use super::scan::OpenScans;
 use super::slot::Slot;
-use super::transaction::Committer;
 use crate::backend::{Backend, Coverage, GenerationId, StoreNumber, VersionRecord};
 use crate::catalog::{RunName, Wanted};
 use crate::checkpoint::Checkpoint;
@@ -25,8 +24,6 @@ use crate::version::{Epoch, IdSource, StoreUid, Version, VersionId};
 /// What a provider, its transactions and the folding job share.
 #[derive(Debug)]
 pub(super) struct Core {
-    /// Itself, for the folding job, which must not keep a store alive that nobody uses any more.
-    this: Weak<Self>,
     pub(super) directory: StoreDirectory,
     pub(super) backend: Backend,
     pub(super) store: StoreNumber,
@@ -56,22 +53,21 @@ struct State {
     passed_over: Vec<PathBuf>,
 }
 
-impl Committer for Core {
-    fn commit(&self, changes: ChangeSet<'_>) -> Result<Version> {
+impl Core {
+    pub(super) fn commit(&self, changes: &ChangeSet<'_>) -> Result<Version> {
         let writer = {
             let state = self.state();
             Writer { uid: self.uid, epoch: state.epoch, parent: state.layers.mark }
         };
         #[cfg(feature = "conformance")]
-        super::planted::apply_before_publish(self.options.planted, &self.layers(), &changes)?;
-        let outcome = commit(&self.directory, &writer, &changes);
+        super::planted::apply_before_publish(self.options.planted, &self.layers(), changes)?;
+        let outcome = commit(&self.directory, &writer, changes);
         let mut state = self.state();
         match outcome {
             Ok(name) => {
                 state.head = writer.to();
                 drop(state);
                 self.put_on_top(&name);
-                self.fold_soon();
                 Ok(writer.to().version)
             }
             Err(error) => {
@@ -83,9 +79,7 @@ impl Committer for Core {
             }
         }
     }
-}
 
-impl Core {
     pub(super) fn open(
         backend: &Backend,
         checkpoint: Arc<dyn Checkpoint>,
@@ -93,13 +87,13 @@ impl Core {
         options: StoreOptions,
         ids: IdSource,
         clock: Arc<dyn Clock>,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Self> {
         let use_of = DirectoryOptions { access: options.access, codec: options.codec };
         let directory = StoreDirectory::new(checkpoint, id, use_of, ids, clock);
         let holder = format!("process {}", std::process::id());
         let claimed = directory.claim(Wanted::Newest, None, &holder)?;
         let store = backend.engine().store(claimed.uid, directory.id())?;
-        let layers = load(backend, store, &claimed.chain, options.residency, &|_| ControlFlow::Continue(()))?;
+        let layers = load(backend, store, &claimed.chain, options.residency, &[], &|_| ControlFlow::Continue(()))?;
         let state = State {
             epoch: claimed.epoch,
             layers: Arc::new(layers),
@@ -108,8 +102,7 @@ impl Core {
             fenced: None,
             passed_over: directory.passed_over(&claimed.chain),
         };
-        let core = Arc::new_cyclic(|this| Self {
-            this: Weak::clone(this),
+        Ok(Self {
             directory,
             backend: backend.clone(),
             store,
@@ -121,9 +114,7 @@ impl Core {
             moving: Mutex::default(),
             is_folding: AtomicBool::new(false),
             state: Mutex::new(state),
-        });
-        core.fold_soon();
-        Ok(core)
+        })
     }
 
     pub(super) fn epoch(&self) -> Epoch {
@@ -180,8 +171,9 @@ impl Core {
     /// Makes the layers of a fresh claim current.
     fn install(&self, claimed: &Claimed) -> Result<()> {
         let _moving = self.moving();
-        let layers =
-            load(&self.backend, self.store, &claimed.chain, self.options.residency, &|_| ControlFlow::Continue(()))?;
+        let mine = self.state().layers.generations();
+        let go_on = |_| ControlFlow::Continue(());
+        let layers = load(&self.backend, self.store, &claimed.chain, self.options.residency, &mine, &go_on)?;
         let mut state = self.state();
         state.epoch = claimed.epoch;
         state.head = claimed.head;
@@ -204,15 +196,24 @@ impl Core {
         }
     }
 
+    /// Lets go of all layers, after the folding of one delta if that is under way: nobody reads or writes any more.
+    pub(super) fn leave(&self) {
+        let _moving = self.moving();
+        let nothing = Arc::new(Layers::nothing());
+        let last = std::mem::replace(&mut self.state().layers, nothing);
+        drop(last); // not under the state's lock, since the index may be called
+    }
+
     /// Queues folding, unless it is queued already. Without a worker thread, folds here until the tail is short.
-    fn fold_soon(&self) {
+    pub(super) fn fold_soon(self: &Arc<Self>) {
         let longest = self.options.longest_tail;
         if self.state().layers.waiting() > longest {
             // The background cannot keep up: whoever commits helps, so that reads stay bounded.
             self.fold_and_report(longest);
         }
         if !self.is_folding.swap(true, Ordering::AcqRel) {
-            let core = Weak::clone(&self.this);
+            // The job holds no claim on the store's life: a provider that is dropped ends its folding.
+            let core = Arc::downgrade(self);
             self.backend.worker().submit(Box::new(move || {
                 if let Some(core) = core.upgrade() {
                     core.is_folding.store(false, Ordering::Release);

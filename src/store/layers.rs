@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::below::Below;
-use crate::backend::Generation;
+use crate::backend::{Generation, GenerationId};
 use crate::bytes::Bytes;
 use crate::entry::{Families, KeyRange, Probe};
 use crate::error::Result;
@@ -46,6 +46,16 @@ pub(super) struct Layers {
 }
 
 impl Layers {
+    /// No layers at all: what a provider holds that has ended.
+    pub(super) fn nothing() -> Self {
+        Self { mark: Mark::ROOT, families: Arc::default(), sources: Vec::new() }
+    }
+
+    /// The generations among the sources.
+    pub(super) fn generations(&self) -> Vec<GenerationId> {
+        self.sources.iter().filter_map(Source::generation).map(|generation| generation.id()).collect() // one or two
+    }
+
     /// The stack with a newly committed delta on top.
     pub(super) fn with_commit(&self, run: Arc<Run>) -> Self {
         let header = run.header();

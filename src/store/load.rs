@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::directory::OpenChain;
 use super::layers::{Layers, Source};
 use super::options::Residency;
-use crate::backend::{Backend, Coverage, Generation, GenerationRecord, StoreNumber};
+use crate::backend::{Backend, Coverage, Generation, GenerationId, GenerationRecord, InUse, StoreNumber};
 use crate::entry::KeyRange;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::run::{Merge, Run};
 use crate::version::Mark;
 
@@ -18,6 +18,8 @@ use crate::version::Mark;
 /// later. So the cost follows the number of files, not what is in them. (`Resident` has no base to read from: it rebuilds
 /// a lost generation before it returns.)
 ///
+/// `mine` are the generations that the caller itself reads through so far.
+///
 /// # Errors
 /// What the index or, in `Resident`, reading the runs met.
 pub(super) fn load(
@@ -25,15 +27,18 @@ pub(super) fn load(
     store: StoreNumber,
     chain: &OpenChain,
     residency: Residency,
+    mine: &[GenerationId],
     observer: &dyn Fn(u64) -> ControlFlow<()>,
 ) -> Result<Layers> {
     let coverage = residency.coverage();
-    let mut best: Option<(usize, GenerationRecord)> = None;
+    let mut best: Option<(usize, GenerationRecord, InUse)> = None;
     for record in backend.engine().generations(store)? {
+        // Another provider of this store in this process, fenced by our claim, reads and may still fold into its own.
+        let Some(in_use) = backend.take(record.id, mine) else { continue };
         let fits = fit(&record, chain).filter(|_| record.coverage == coverage);
-        let is_better = fits.is_some_and(|folded| best.as_ref().is_none_or(|(most, _)| folded > *most));
+        let is_better = fits.is_some_and(|folded| best.as_ref().is_none_or(|(most, ..)| folded > *most));
         let unfit = match fits {
-            Some(folded) if is_better => best.replace((folded, record)).map(|(_, worse)| worse),
+            Some(folded) if is_better => best.replace((folded, record, in_use)).map(|(_, worse, _)| worse),
             _ => Some(record),
         };
         if let Some(unfit) = unfit {
@@ -42,7 +47,7 @@ pub(super) fn load(
         }
     }
     let (folded, generation) = match best {
-        Some((folded, record)) => (folded, Generation::open(backend, record)?),
+        Some((folded, record, in_use)) => (folded, Generation::open(backend, &record, in_use)?),
         None if coverage.is_complete() => (0, restore(backend, store, chain, observer)?),
         None => (0, create(backend, store, chain.base_mark(), coverage)?),
     };
@@ -83,7 +88,8 @@ fn restore(
     }
     let mut content = merged(chain.base.iter().rev()).live();
     let record = backend.engine().ingest(store, &mut content, chain.base_mark(), observer)?;
-    Generation::open(backend, record)
+    let in_use = backend.take(record.id, &[]).ok_or_else(|| Error::new(ErrorKind::Engine, "a new index is in use"))?;
+    Generation::open(backend, &record, in_use)
 }
 
 /// The content of a stack of runs, newest first, tombstones included.

@@ -1,3 +1,5 @@
 //! One integration binary, so that RocksDB links once.
 
+mod bad_input;
+mod conformance;
 mod smoke;
