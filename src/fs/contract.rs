@@ -26,7 +26,7 @@ pub trait Disk: Send + Sync + Debug + 'static {
 
     /// Gives the file at `from` the name `to` in one step that never replaces: of several callers exactly one wins.
     ///
-    /// The new name is durable after [`Disk::sync_dir`] of the directory that holds `to`.
+    /// Only files are renamed, never directories. The new name is durable after [`Disk::sync_dir`] of the directory that holds `to`.
     ///
     /// # Errors
     /// `AlreadyExists` where `to` is taken, `NotFound` where `from` or the directory of `to` is missing, `PermissionDenied` and `DiskFull`:

@@ -78,3 +78,63 @@ fn read_description(file: &mut File) -> String {
     let text: String = text.trim().chars().filter(|character| !character.is_control()).collect();
     if read.is_err() || text.is_empty() { "a holder that has not described itself".to_owned() } else { text }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    fn lock(path: &Path) -> Result<FileLock> {
+        FileLock::acquire(path, &SystemClock::new())
+    }
+
+    #[test]
+    fn the_second_holder_learns_who_the_first_is_and_gets_its_turn_when_that_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("LOCK");
+        let first = lock(&path).unwrap();
+        assert_eq!(first.path(), path);
+        let error = lock(&path).unwrap_err();
+        let ErrorKind::Locked { holder } = error.kind() else { panic!("{error}") };
+        assert!(holder.starts_with(&format!("process {} on host ", std::process::id())), "{holder}");
+        drop(first);
+        assert!(path.exists());
+        drop(lock(&path).unwrap());
+    }
+
+    #[test]
+    fn a_strange_description_is_shortened_and_cleaned() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("LOCK");
+        std::fs::write(&path, format!("evil\x1b[2J\n{}", "x".repeat(100_000))).unwrap();
+        let foreign_holder = File::open(&path).unwrap();
+        foreign_holder.lock().unwrap();
+        let error = lock(&path).unwrap_err();
+        let ErrorKind::Locked { holder } = error.kind() else { panic!("{error}") };
+        assert!(holder.starts_with("evil[2Jxxx") && holder.len() <= 512);
+        std::fs::write(&path, "").unwrap();
+        assert!(lock(&path).unwrap_err().to_string().contains("has not described itself"));
+    }
+
+    #[test]
+    fn a_longer_description_of_an_earlier_holder_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("LOCK");
+        std::fs::write(&path, "x".repeat(1000)).unwrap();
+        let _lock = lock(&path).unwrap();
+        assert!(!std::fs::read_to_string(&path).unwrap().contains('x'));
+    }
+
+    #[test]
+    fn only_a_regular_file_is_locked() {
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("target");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        for path in [&link, directory.path()] {
+            assert!(matches!(lock(path).unwrap_err().kind(), ErrorKind::Foreign { .. }));
+        }
+        assert!(!target.exists());
+        assert!(lock(&directory.path().join("missing/LOCK")).unwrap_err().is_not_found());
+    }
+}

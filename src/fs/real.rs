@@ -95,7 +95,8 @@ impl Disk for RealDisk {
     fn stat(&self, path: &Path) -> Result<Option<Stat>> {
         match retry_on_intr(|| rustix::fs::lstat(path)) {
             Ok(stat) => Ok(Some(stat_of(&stat))),
-            Err(Errno::NOENT) => Ok(None),
+            // Below a file there is nothing either.
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(errno) => Err(Error::io(path, "look at the path", errno.into())),
         }
     }
@@ -181,4 +182,151 @@ fn stat_of(stat: &rustix::fs::Stat) -> Stat {
     };
     let length_bytes = if kind == FileKind::File { u64::try_from(stat.st_size).unwrap_or(0) } else { 0 };
     Stat { kind, length_bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn write(path: &Path, bytes: &[u8]) {
+        let mut file = RealDisk.create_new(path).unwrap();
+        file.append(bytes).unwrap();
+        file.sync().unwrap();
+    }
+
+    fn temporary() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    #[test]
+    fn files_and_directories_are_their_owners_alone() {
+        let root = temporary();
+        let directory = root.path().join("d");
+        assert!(RealDisk.create_dir(&directory).unwrap());
+        assert!(!RealDisk.create_dir(&directory).unwrap());
+        write(&directory.join("f"), b"x");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode(&directory), mode(&directory.join("f"))), (0o700, 0o600));
+    }
+
+    #[test]
+    fn a_taken_name_is_not_created_again_even_if_it_is_a_dangling_link() {
+        let root = temporary();
+        let (file, link) = (root.path().join("f"), root.path().join("l"));
+        write(&file, b"first");
+        symlink(root.path().join("nowhere"), &link).unwrap();
+        for path in [&file, &link] {
+            assert!(RealDisk.create_new(path).unwrap_err().is_already_exists());
+            assert!(RealDisk.create_dir(path).unwrap_err().is_already_exists());
+        }
+        assert!(!root.path().join("nowhere").exists());
+        assert_eq!(std::fs::read(file).unwrap(), b"first");
+    }
+
+    #[test]
+    fn only_regular_files_are_opened_and_a_pipe_does_not_hang() {
+        let root = temporary();
+        let path = |name: &str| root.path().join(name);
+        write(&path("f"), b"x");
+        symlink(path("f"), path("l")).unwrap();
+        rustix::fs::mknodat(CWD, path("p"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        for name in ["l", "p", "."] {
+            let error = RealDisk.open(&path(name)).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Foreign { .. }), "{name}: {error}");
+        }
+        assert!(RealDisk.open(&path("missing")).unwrap_err().is_not_found());
+        assert_eq!(RealDisk.open(&path("f")).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn of_many_renames_to_one_name_exactly_one_wins() {
+        for rename in [|from: &Path, to: &Path| RealDisk.rename_new(from, to), link_new] {
+            let root = temporary();
+            let path = |name: usize| root.path().join(name.to_string());
+            (0..8).for_each(|name| write(&path(name), name.to_string().as_bytes()));
+            let target = root.path().join("target");
+            let outcomes: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..8)
+                    .map(|name| {
+                        scope.spawn({
+                            let (path, target) = (&path, &target);
+                            move || rename(&path(name), target)
+                        })
+                    })
+                    .collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let winners: Vec<_> = (0..8).filter(|name| outcomes[*name].is_ok()).collect();
+            let [winner] = winners[..] else { panic!("{winners:?}") };
+            assert_eq!(std::fs::read(&target).unwrap(), winner.to_string().as_bytes());
+            for (name, outcome) in outcomes.iter().enumerate().filter(|(name, _)| *name != winner) {
+                assert!(outcome.as_ref().unwrap_err().is_already_exists());
+                assert!(path(name).exists());
+            }
+            assert!(!path(winner).exists());
+        }
+    }
+
+    #[test]
+    fn a_listing_tells_kinds_apart_and_leaves_out_what_is_not_text() {
+        let root = temporary();
+        write(&root.path().join("f"), b"12345");
+        std::fs::create_dir(root.path().join("d")).unwrap();
+        symlink("d", root.path().join("l")).unwrap();
+        std::fs::write(root.path().join(std::ffi::OsStr::from_bytes(b"\xff")), b"").unwrap();
+        let mut found = RealDisk.list(root.path()).unwrap();
+        found.sort();
+        let found: Vec<_> =
+            found.iter().map(|entry| (entry.name.as_str(), entry.stat.kind, entry.stat.length_bytes)).collect();
+        assert_eq!(found, [("d", FileKind::Directory, 0), ("f", FileKind::File, 5), ("l", FileKind::Link, 0)]);
+        for not_a_directory in ["f", "l"] {
+            assert!(RealDisk.list(&root.path().join(not_a_directory)).is_err());
+            assert!(RealDisk.sync_dir(&root.path().join(not_a_directory)).is_err());
+        }
+        RealDisk.sync_dir(root.path()).unwrap();
+    }
+
+    #[test]
+    fn a_mapping_shows_the_whole_file_and_outlives_its_removal() {
+        let root = temporary();
+        let path = root.path().join("f");
+        let content: Vec<u8> = (0..20_000_u32).map(|number| number.to_le_bytes()[0]).collect();
+        write(&path, &content);
+        let file = RealDisk.open(&path).unwrap();
+        for access in [Access::Normal, Access::Random, Access::Sequential, Access::WillNeed] {
+            assert_eq!(file.map_for(access).unwrap().as_slice(), content);
+        }
+        let mapped = file.map().unwrap();
+        RealDisk.remove(&path).unwrap();
+        drop(file);
+        assert_eq!(mapped.as_slice(), content);
+        write(&root.path().join("empty"), b"");
+        let empty = RealDisk.open(&root.path().join("empty")).unwrap();
+        assert!(empty.is_empty() && empty.map().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_file_that_was_cut_short_is_corrupt_and_kills_nobody() {
+        let root = temporary();
+        let path = root.path().join("f");
+        write(&path, &[7; 10_000]);
+        let file = RealDisk.open(&path).unwrap();
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(5_000).unwrap();
+        assert!(file.map().unwrap_err().is_corrupt());
+        let error = file.read_exact_at(&mut [0; 100], 4_990).unwrap_err();
+        assert!(error.is_corrupt() && error.to_string().contains("byte 5000"), "{error}");
+        let mut buffer = [0; 10];
+        file.read_exact_at(&mut buffer, 4_990).unwrap();
+        assert_eq!(buffer, [7; 10]);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_as_one() {
+        let file = File::options().write(true).open("/dev/full").unwrap();
+        let mut file = RealWriteFile { file, path: "/dev/full".into() };
+        assert!(matches!(file.append(b"x").unwrap_err().kind(), ErrorKind::DiskFull { .. }));
+    }
 }

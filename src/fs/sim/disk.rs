@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::faults::{Effect, Faults, Operation, Persistence, Verdict};
-use super::image::{FileId, Image, Survivors, random};
+use super::image::{FileId, Image};
+use super::loss::{Survivors, random};
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::fs::contract::{DirEntry, Disk, ReadFile, Stat, WriteFile};

@@ -1,55 +1,42 @@
 //! What is on the simulated disk: what programs see, what is durable, and the pieces in between.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::bytes::Bytes;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fs::contract::{DirEntry, FileKind, Stat};
-
-/// Which of the unsynced pieces survive a power loss. Pieces are numbered: names first, in the order of their operations, then bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Survivors {
-    /// Everything survives.
-    All,
-    /// Nothing survives.
-    None,
-    /// Piece *i* survives where bit *i* is set, an append as a whole; pieces from the 65th on are lost.
-    Subset(u64),
-    /// A random subset that follows from the seed; of an append also only its front or its back may survive.
-    Seeded(u64),
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct FileId(u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Entry {
+pub(super) enum Entry {
     File(FileId),
     Directory,
 }
 
-type Entries = BTreeMap<Arc<str>, Entry>;
+pub(super) type Entries = BTreeMap<Arc<str>, Entry>;
 
 /// A file: appended chunks, oldest first.
 #[derive(Debug, Default)]
-struct File {
-    chunks: Vec<Chunk>,
+pub(super) struct File {
+    pub(super) chunks: Vec<Chunk>,
     /// All chunks in one, made when first asked for and shared by all images that share the file.
-    joined: OnceLock<Bytes>,
+    pub(super) joined: OnceLock<Bytes>,
 }
 
 #[derive(Debug, Clone)]
-struct Chunk {
-    bytes: Bytes,
-    state: ChunkState,
+pub(super) struct Chunk {
+    pub(super) bytes: Bytes,
+    pub(super) state: ChunkState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ChunkState {
+pub(super) enum ChunkState {
     Durable,
     Unsynced,
     /// A sync of it failed; none will make it durable any more.
@@ -57,44 +44,34 @@ enum ChunkState {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Directory {
-    visible: Arc<Entries>,
-    durable: Arc<Entries>,
+pub(super) struct Directory {
+    pub(super) visible: Arc<Entries>,
+    pub(super) durable: Arc<Entries>,
 }
 
 /// A change of names that is not durable yet. It survives as one.
 #[derive(Debug, Clone)]
-struct NamePiece {
+pub(super) struct NamePiece {
     /// The directory whose sync makes it durable.
-    directory: Arc<Path>,
-    taken_away: Option<Name>,
-    given: Option<Name>,
+    pub(super) directory: Arc<Path>,
+    pub(super) taken_away: Option<Place>,
+    pub(super) given: Option<Place>,
 }
 
-#[derive(Debug, Clone)]
-struct Name {
-    directory: Arc<Path>,
-    name: Arc<str>,
-    entry: Entry,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) directory: Arc<Path>,
+    pub(super) name: Arc<str>,
+    pub(super) entry: Entry,
 }
 
 /// A disk at one moment. Cloning shares all bytes.
 #[derive(Debug, Clone)]
 pub(super) struct Image {
-    files: BTreeMap<FileId, Arc<File>>,
-    directories: BTreeMap<Arc<Path>, Directory>,
-    names: Vec<NamePiece>,
-    next_file: u64,
-}
-
-/// What becomes of an unsynced append.
-enum Fate {
-    Lost,
-    Kept,
-    /// Only the first bytes survive.
-    Front(usize),
-    /// The first bytes read as zeros.
-    Back(usize),
+    pub(super) files: BTreeMap<FileId, Arc<File>>,
+    pub(super) directories: BTreeMap<Arc<Path>, Directory>,
+    pub(super) names: Vec<NamePiece>,
+    pub(super) next_file: u64,
 }
 
 impl Image {
@@ -122,12 +99,14 @@ impl Image {
 
     pub(super) fn rename_new(&mut self, from: &Path, to: &Path) -> Result<()> {
         let doing = "rename the file";
-        let entry = self.find(from)?.ok_or_else(|| failed(from, doing, io::ErrorKind::NotFound))?;
+        // In the kernel's order: both directories, then the file, then the new name.
+        let (from_place, _) = (self.place(from)?, self.place(to)?);
+        let entry = self.find(from)?.ok_or_else(|| self.absent(from, doing))?;
+        let given = self.vacant(to, entry, doing)?;
         if entry == Entry::Directory {
             return Err(failed(from, doing, io::ErrorKind::IsADirectory));
         }
-        let given = self.vacant(to, entry, doing)?;
-        let taken_away = Name { entry, ..self.name(from)? };
+        let taken_away = Place { entry, ..from_place };
         self.change(NamePiece {
             directory: Arc::clone(&given.directory),
             taken_away: Some(taken_away),
@@ -139,11 +118,11 @@ impl Image {
     pub(super) fn remove(&mut self, path: &Path) -> Result<()> {
         let doing = "remove the file";
         let entry = match self.find(path)? {
-            None => return Err(failed(path, doing, io::ErrorKind::NotFound)),
+            None => return Err(self.absent(path, doing)),
             Some(Entry::Directory) => return Err(failed(path, doing, io::ErrorKind::IsADirectory)),
             Some(entry @ Entry::File(_)) => entry,
         };
-        let name = Name { entry, ..self.name(path)? };
+        let name = Place { entry, ..self.place(path)? };
         self.change(NamePiece { directory: Arc::clone(&name.directory), taken_away: Some(name), given: None });
         Ok(())
     }
@@ -151,11 +130,21 @@ impl Image {
     pub(super) fn sync_dir(&mut self, path: &Path) -> Result<()> {
         let path = absolute(path)?;
         self.directory(&path, "sync the directory")?;
-        let (synced, kept): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.names).into_iter().partition(|piece| *piece.directory == *path);
-        for piece in &synced {
+        // Backwards, because a rename brings along the piece that gave the file the name it takes away.
+        let (mut synced, mut kept, mut origins) = (Vec::new(), Vec::new(), Vec::new());
+        for piece in std::mem::take(&mut self.names).into_iter().rev() {
+            let is_origin = piece.given.as_ref().is_some_and(|place| origins.contains(place));
+            if is_origin || *piece.directory == *path {
+                origins.extend(piece.taken_away.clone());
+                synced.push(piece);
+            } else {
+                kept.push(piece);
+            }
+        }
+        for piece in synced.iter().rev() {
             piece.apply(&mut self.directories, |directory| &mut directory.durable);
         }
+        kept.reverse();
         self.names = kept;
         Ok(())
     }
@@ -187,8 +176,10 @@ impl Image {
     pub(super) fn open(&self, path: &Path) -> Result<FileId> {
         match self.find(path)? {
             Some(Entry::File(id)) => Ok(id),
-            Some(Entry::Directory) => Err(failed(path, "open the file", io::ErrorKind::IsADirectory)),
-            None => Err(failed(path, "open the file", io::ErrorKind::NotFound)),
+            Some(Entry::Directory) => {
+                Err(Error::new(ErrorKind::Foreign { path: path.to_path_buf() }, "not a regular file"))
+            }
+            None => Err(self.absent(path, "open the file")),
         }
     }
 
@@ -276,23 +267,23 @@ impl Image {
     }
 
     /// The name at `path` for `entry`, if the directory is there and the name is free.
-    fn vacant(&self, path: &Path, entry: Entry, doing: &str) -> Result<Name> {
+    fn vacant(&self, path: &Path, entry: Entry, doing: &str) -> Result<Place> {
         let taken = self.find(path)?.is_some() || absolute(path)?.parent().is_none();
         if taken {
             return Err(failed(path, doing, io::ErrorKind::AlreadyExists));
         }
-        let name = self.name(path).map_err(|error| error.context(doing))?;
-        Ok(Name { entry, ..name })
+        let name = self.place(path).map_err(|error| error.context(doing))?;
+        Ok(Place { entry, ..name })
     }
 
-    fn name(&self, path: &Path) -> Result<Name> {
+    fn place(&self, path: &Path) -> Result<Place> {
         let path = absolute(path)?;
         let parent = path.parent().unwrap_or(&path);
         let Some((directory, _)) = self.directories.get_key_value(parent) else {
-            return Err(self.no_directory(parent, "find the directory"));
+            return Err(self.absent(parent, "find the directory"));
         };
         let name = path.file_name().and_then(OsStr::to_str).ok_or_else(|| Error::invalid("the name is not UTF-8"))?;
-        Ok(Name { directory: Arc::clone(directory), name: name.into(), entry: Entry::Directory })
+        Ok(Place { directory: Arc::clone(directory), name: name.into(), entry: Entry::Directory })
     }
 
     fn find(&self, path: &Path) -> Result<Option<Entry>> {
@@ -304,10 +295,10 @@ impl Image {
     }
 
     fn directory(&self, path: &Path, doing: &str) -> Result<&Directory> {
-        self.directories.get(path).ok_or_else(|| self.no_directory(path, doing))
+        self.directories.get(path).ok_or_else(|| self.absent(path, doing))
     }
 
-    fn no_directory(&self, path: &Path, doing: &str) -> Error {
+    fn absent(&self, path: &Path, doing: &str) -> Error {
         let is_file = |ancestor: &Path| matches!(self.find(ancestor), Ok(Some(Entry::File(_))));
         let kind = if path.ancestors().any(is_file) { io::ErrorKind::NotADirectory } else { io::ErrorKind::NotFound };
         failed(path, doing, kind)
@@ -318,74 +309,6 @@ impl Image {
             Entry::File(id) => Stat { kind: FileKind::File, length_bytes: self.length(id) },
             Entry::Directory => Stat { kind: FileKind::Directory, length_bytes: 0 },
         }
-    }
-}
-
-/// Power loss.
-impl Image {
-    /// How many pieces may survive or not.
-    pub(super) fn pending(&self) -> usize {
-        let pieces = self.unsynced_files().map(|(_, file)| file.pending());
-        self.names.len() + pieces.sum::<usize>()
-    }
-
-    /// The disk after a power loss: everything on it is durable.
-    pub(super) fn survive(&self, survivors: Survivors) -> Self {
-        let mut directories = self.directories.clone();
-        for (number, piece) in self.names.iter().enumerate() {
-            if survivors.keep(number) {
-                piece.apply(&mut directories, |directory| &mut directory.durable);
-            }
-        }
-        let mut first_piece = self.names.len();
-        let mut numbers = BTreeMap::new();
-        for (id, file) in self.unsynced_files() {
-            numbers.insert(id, first_piece);
-            first_piece += file.pending();
-        }
-        let mut after =
-            Self { files: BTreeMap::new(), directories: BTreeMap::new(), names: Vec::new(), next_file: self.next_file };
-        // Parents sort before what is below them.
-        for (path, directory) in directories {
-            if !after.holds_directory(&path) {
-                continue;
-            }
-            for entry in directory.durable.values() {
-                let Entry::File(id) = entry else { continue };
-                let Some(file) = self.files.get(id) else { continue };
-                let file = match numbers.get(id) {
-                    Some(first_piece) => Arc::new(file.survive(survivors, *first_piece)),
-                    None => Arc::clone(file),
-                };
-                after.files.insert(*id, file);
-            }
-            after
-                .directories
-                .insert(path, Directory { visible: Arc::clone(&directory.durable), durable: directory.durable });
-        }
-        after
-    }
-
-    fn holds_directory(&self, path: &Path) -> bool {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {
-            return true;
-        };
-        let entry = self.directories.get(parent).and_then(|directory| directory.durable.get(name));
-        entry == Some(&Entry::Directory)
-    }
-
-    /// The files with unsynced bytes that some power loss leaves a name for.
-    fn unsynced_files(&self) -> impl Iterator<Item = (FileId, &File)> {
-        let unsynced: Vec<_> = self.files.iter().filter(|(_, file)| file.pending() > 0).collect();
-        let nameable = if unsynced.is_empty() { BTreeSet::new() } else { self.nameable() };
-        unsynced.into_iter().filter(move |(id, _)| nameable.contains(id)).map(|(id, file)| (*id, &**file))
-    }
-
-    fn nameable(&self) -> BTreeSet<FileId> {
-        let durable = self.directories.values().flat_map(|directory| directory.durable.values());
-        let given = self.names.iter().filter_map(|piece| piece.given.as_ref()).map(|name| &name.entry);
-        let file = |entry: &Entry| if let Entry::File(id) = entry { Some(*id) } else { None };
-        durable.chain(given).filter_map(file).collect()
     }
 }
 
@@ -403,35 +326,8 @@ impl File {
         lengths.fold(0, u64::saturating_add)
     }
 
-    fn pending(&self) -> usize {
+    pub(super) fn pending(&self) -> usize {
         self.chunks.iter().filter(|chunk| chunk.state != ChunkState::Durable).count()
-    }
-
-    fn survive(&self, survivors: Survivors, first_piece: usize) -> Self {
-        let mut bytes: Vec<u8> = Vec::new();
-        let (mut start, mut piece) = (0, first_piece);
-        for chunk in &self.chunks {
-            let length = chunk.bytes.len();
-            let fate = if chunk.state == ChunkState::Durable {
-                Fate::Kept
-            } else {
-                piece += 1;
-                survivors.fate(piece - 1, length)
-            };
-            let (zeros, kept) = match fate {
-                Fate::Lost => (0, 0..0),
-                Fate::Kept => (0, 0..length),
-                Fate::Front(count) => (0, 0..count),
-                Fate::Back(count) => (count, count..length),
-            };
-            if zeros > 0 || !kept.is_empty() {
-                bytes.resize(start + zeros, 0);
-                bytes.extend_from_slice(chunk.bytes.get(kept).unwrap_or_default());
-            }
-            start += length;
-        }
-        let chunk = Chunk { bytes: bytes.into(), state: ChunkState::Durable };
-        Self { chunks: vec![chunk], joined: OnceLock::new() }
     }
 }
 
@@ -442,7 +338,7 @@ impl Clone for File {
 }
 
 impl NamePiece {
-    fn apply(
+    pub(super) fn apply(
         &self,
         directories: &mut BTreeMap<Arc<Path>, Directory>,
         side: impl Fn(&mut Directory) -> &mut Arc<Entries>,
@@ -462,41 +358,6 @@ impl NamePiece {
             Arc::make_mut(side(directory)).insert(Arc::clone(&name.name), name.entry);
         }
     }
-}
-
-impl Survivors {
-    fn keep(self, piece: usize) -> bool {
-        match self {
-            Self::All => true,
-            Self::None => false,
-            Self::Subset(mask) => piece < 64 && mask >> piece & 1 == 1,
-            Self::Seeded(seed) => random(seed, piece) & 1 == 1,
-        }
-    }
-
-    fn fate(self, piece: usize, length: usize) -> Fate {
-        let Self::Seeded(seed) = self else {
-            return if self.keep(piece) { Fate::Kept } else { Fate::Lost };
-        };
-        let number = random(seed, piece);
-        // At least one byte is touched, so that a torn append is never a kept or a lost one.
-        let cut = usize::try_from((number >> 2) % u64::try_from(length).unwrap_or(1).max(1)).unwrap_or(0);
-        match number & 3 {
-            0 => Fate::Lost,
-            1 => Fate::Kept,
-            2 => Fate::Front(cut),
-            _ => Fate::Back(cut + 1),
-        }
-    }
-}
-
-/// A random number that follows from a seed and a position (SplitMix64), so that any one of them can be asked for alone.
-pub(super) fn random(seed: u64, position: usize) -> u64 {
-    let position = u64::try_from(position).unwrap_or(u64::MAX);
-    let mut number = seed.wrapping_add(position.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    number ^ (number >> 31)
 }
 
 /// The path from the root; a relative one starts there. Its comparison ignores repeated separators and `.`.

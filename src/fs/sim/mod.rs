@@ -25,7 +25,10 @@
 mod disk;
 mod faults;
 mod image;
+mod loss;
+#[cfg(test)]
+mod tests;
 
 pub use disk::SimDisk;
 pub use faults::{Operation, Persistence};
-pub use image::Survivors;
+pub use loss::Survivors;
