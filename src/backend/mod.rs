@@ -31,6 +31,8 @@ mod memory;
 mod options;
 #[cfg(feature = "rocksdb")]
 mod rocks;
+#[cfg(feature = "conformance")]
+mod simulated;
 #[cfg(test)]
 mod suite;
 #[cfg(any(feature = "rocksdb", test))]
@@ -43,4 +45,7 @@ pub(crate) use generation::Generation;
 pub use handle::Backend;
 pub(crate) use memory::{MemoryEngine, MemoryImage};
 pub use options::{BackendCompression, BackendOptions, MIN_MEMORY_LIMIT_BYTES};
+#[doc(hidden)]
+#[cfg(feature = "conformance")]
+pub use simulated::{IndexImage, SimIndex};
 pub(crate) use worker::{Job, Worker};

@@ -4,6 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+#[cfg(feature = "conformance")]
+use super::options::Planted;
+use super::options::StoreOptions;
 use crate::catalog::{
     Catalog, Claim, Confirmation, FORKS, FileName, Fork, ForkRecord, Listing, MAX_FORK_BYTES, RunName, TemporaryName, Wanted,
     fenced_by,
@@ -27,6 +30,8 @@ pub(super) struct StoreDirectory {
     path: String,
     access: Access,
     codec: PageCodec,
+    #[cfg(feature = "conformance")]
+    planted: Planted,
     ids: IdSource,
     clock: Arc<dyn Clock>,
     /// The runs that are open, so that a file is mapped and verified once. Guards the map only; files are opened outside.
@@ -73,6 +78,19 @@ pub(super) struct Claimed {
 pub(super) struct DirectoryOptions {
     pub(super) access: Access,
     pub(super) codec: PageCodec,
+    #[cfg(feature = "conformance")]
+    pub(super) planted: Planted,
+}
+
+impl From<&StoreOptions> for DirectoryOptions {
+    fn from(options: &StoreOptions) -> Self {
+        Self {
+            access: options.access,
+            codec: options.codec,
+            #[cfg(feature = "conformance")]
+            planted: options.planted,
+        }
+    }
 }
 
 impl StoreDirectory {
@@ -84,8 +102,18 @@ impl StoreDirectory {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let path = format!("state/{id}");
-        let DirectoryOptions { access, codec } = options;
-        Self { checkpoint, id, path, access, codec, ids, clock, open_runs: Mutex::default() }
+        Self {
+            checkpoint,
+            id,
+            path,
+            access: options.access,
+            codec: options.codec,
+            #[cfg(feature = "conformance")]
+            planted: options.planted,
+            ids,
+            clock,
+            open_runs: Mutex::default(),
+        }
     }
 
     pub(super) fn id(&self) -> &StateStoreId {
@@ -193,7 +221,10 @@ impl StoreDirectory {
             return Ok(run);
         }
         let file = self.checkpoint.open(&self.file(name))?;
+        #[cfg(not(feature = "conformance"))]
         let run = Run::open(file, self.display_path(name), self.access)?;
+        #[cfg(feature = "conformance")]
+        let run = super::planted::open_run(self.planted, file, self.display_path(name), self.access)?;
         let header = run.header();
         if name_of(header)? != *name || header.store != self.id {
             let found = format!("run {} of store {}", header.to_id(), header.store);

@@ -94,7 +94,7 @@ impl MemoryProvider {
         ids: IdSource,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let use_of = DirectoryOptions { access: options.access, codec: options.codec };
+        let use_of = DirectoryOptions::from(&options);
         let directory = StoreDirectory::new(checkpoint.into(), id, use_of, ids, clock);
         let holder = format!("process {}", std::process::id());
         let claimed = directory.claim(Wanted::Newest, None, &holder)?;

@@ -47,6 +47,9 @@ pub enum Planted {
     /// The index follows before the delta is published.
     #[cfg(feature = "conformance")]
     ApplyBeforePublish,
+    /// Pages of runs are believed without a look at their checksums.
+    #[cfg(feature = "conformance")]
+    SkipPageChecksum,
 }
 
 impl Default for StoreOptions {
