@@ -179,7 +179,7 @@ impl IdSource {
         (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
     }
 
-    /// SplitMix64 (Steele, Lea, Flood 2014): a counter and a mixer, so that threads need no lock.
+    /// `SplitMix64` (Steele, Lea, Flood 2014): a counter and a mixer, so that threads need no lock.
     fn next_u64(&self) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut z = self.state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);

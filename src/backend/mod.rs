@@ -39,8 +39,8 @@ mod suite;
 mod workdir;
 mod worker;
 
-pub(crate) use contract::{Coverage, Engine, GenerationId, GenerationRecord, StoreNumber, VersionRecord};
 pub use contract::EngineMemory;
+pub(crate) use contract::{Coverage, Engine, GenerationId, GenerationRecord, StoreNumber, VersionRecord};
 pub(crate) use generation::Generation;
 pub use handle::Backend;
 pub(crate) use memory::{MemoryEngine, MemoryImage};

@@ -107,8 +107,7 @@ impl BackendOptions {
             )));
         }
         if self.memory_limit_bytes > MOST_BYTES {
-            let kind =
-                ErrorKind::LimitExceeded { limit: MOST_BYTES as u64, found: self.memory_limit_bytes as u64 };
+            let kind = ErrorKind::LimitExceeded { limit: MOST_BYTES as u64, found: self.memory_limit_bytes as u64 };
             return Err(Error::new(kind, "the memory limit"));
         }
         if self.max_open_files < 16 {

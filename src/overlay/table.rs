@@ -100,15 +100,12 @@ impl Overlay {
         self.entries.push(entry);
         let (entries, arena) = (&self.entries, &self.arena);
         let is_same = |old: &u32| entries.get(*old as usize).is_some_and(|old| is_key(arena, *old, probe));
-        match self.newest.find_mut(probe.hash, is_same) {
-            Some(place) => {
-                let old = std::mem::replace(place, number);
-                self.dead_bytes += entries.get(old as usize).map_or(0, |old| old.bytes() + size_of::<Entry>());
-            }
-            None => {
-                let hash_of = |number: &u32| entries.get(*number as usize).map_or(0, |entry| entry.hash);
-                self.newest.insert_unique(probe.hash, number, hash_of);
-            }
+        if let Some(place) = self.newest.find_mut(probe.hash, is_same) {
+            let old = std::mem::replace(place, number);
+            self.dead_bytes += entries.get(old as usize).map_or(0, |old| old.bytes() + size_of::<Entry>());
+        } else {
+            let hash_of = |number: &u32| entries.get(*number as usize).map_or(0, |entry| entry.hash);
+            self.newest.insert_unique(probe.hash, number, hash_of);
         }
         if self.dead_bytes > REBUILD_FROM_BYTES.max(self.arena.bytes() / 2) {
             self.rebuild()?;
@@ -137,6 +134,7 @@ impl Overlay {
     }
 
     /// The number of keys with a point entry.
+    #[cfg(test)]
     pub(crate) fn keys(&self) -> usize {
         self.newest.len()
     }

@@ -1,6 +1,7 @@
 //! [`Core`]: what a provider, its transactions and the folding job share, and every change of which layers are current.
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -49,6 +50,8 @@ struct State {
     /// Something failed half-way: the next `begin` must claim a new epoch and load afresh.
     is_stale: bool,
     fenced: Option<Epoch>,
+    /// Files that the current layers should have been made of but were damaged or gone.
+    passed_over: Vec<PathBuf>,
 }
 
 impl Committer for Core {
@@ -100,6 +103,7 @@ impl Core {
             head: claimed.head,
             is_stale: false,
             fenced: None,
+            passed_over: directory.passed_over(&claimed.chain),
         };
         Ok(Self {
             directory,
@@ -123,6 +127,11 @@ impl Core {
     /// How many deltas wait to be folded.
     pub(super) fn waiting(&self) -> usize {
         self.state().layers.waiting()
+    }
+
+    /// Files that the current layers should have been made of but were damaged or gone.
+    pub(super) fn passed_over(&self) -> Vec<PathBuf> {
+        self.state().passed_over.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -171,6 +180,7 @@ impl Core {
         state.head = claimed.head;
         state.layers = Arc::new(layers);
         state.is_stale = false;
+        state.passed_over = self.directory.passed_over(&claimed.chain);
         Ok(())
     }
 

@@ -47,8 +47,8 @@ pub(super) struct OpenChain {
     pub(super) singles: Vec<Arc<Run>>,
     pub(super) mark: Mark,
     pub(super) families: Arc<Families>,
-    /// Files that should have been used but were damaged or gone, with the reason.
-    pub(super) passed_over: Vec<(RunName, Error)>,
+    /// Files that should have been used but were damaged or gone.
+    passed_over: Vec<RunName>,
 }
 
 impl OpenChain {
@@ -203,6 +203,7 @@ impl StoreDirectory {
                     let newest = singles.last().or(runs.last());
                     let mark = newest.map_or(Mark::ROOT, |run| run.header().mark());
                     let families = newest.map(|run| Arc::new(run.header().families.clone())).unwrap_or_default();
+                    let passed_over = passed_over.into_iter().map(|(name, _)| name).collect();
                     return Ok(OpenChain { base: runs, singles, mark, families, passed_over });
                 }
                 Err((name, error)) if is_about_the_file(&error) => {
@@ -234,6 +235,11 @@ impl StoreDirectory {
         runs.retain(|_, run| run.strong_count() > 0);
         runs.insert(*name, Arc::downgrade(&run));
         Ok(run)
+    }
+
+    /// Where the files lie that a chain should have been made of.
+    pub(super) fn passed_over(&self, chain: &OpenChain) -> Vec<PathBuf> {
+        chain.passed_over.iter().map(|name| self.display_path(name)).collect() // a few
     }
 
     /// Starts a new run under a temporary name.

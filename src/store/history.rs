@@ -60,12 +60,11 @@ pub(super) fn versions(directory: &StoreDirectory, records: &[VersionRecord]) ->
             file_bytes,
             metadata_bytes: metadata.len() as u64,
         };
-        infos.push(match known.get(&at) {
-            Some(record) => info(record.entries, record.bytes, &record.metadata),
-            None => {
-                let run = open_any(directory, &catalog, at)?;
-                info(run.properties().entries, run.file_bytes(), run.metadata())
-            }
+        infos.push(if let Some(record) = known.get(&at) {
+            info(record.entries, record.bytes, &record.metadata)
+        } else {
+            let run = open_any(directory, &catalog, at)?;
+            info(run.properties().entries, run.file_bytes(), run.metadata())
         });
     }
     Ok(infos)

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use super::below::{Below, SharedBelow};
 use super::commit::{ChangeSet, Writer, commit};
@@ -47,7 +46,7 @@ struct Core {
     directory: StoreDirectory,
     uid: StoreUid,
     holder: String,
-    busy_timeout: Duration,
+    options: StoreOptions,
     budget: Budget,
     slot: Arc<Slot>,
     scans: Arc<OpenScans>,
@@ -111,7 +110,7 @@ impl MemoryProvider {
             directory,
             uid: claimed.uid,
             holder,
-            busy_timeout: options.busy_timeout,
+            options,
             budget: Budget::new(u64::MAX),
             slot: Arc::default(),
             scans: Arc::default(),
@@ -137,7 +136,7 @@ impl StateStoreProvider for MemoryProvider {
 
     fn begin(&self, version: Version) -> Result<Transaction> {
         let core = &self.core;
-        let slot = core.slot.take(core.busy_timeout)?;
+        let slot = core.slot.take(core.options.busy_timeout)?;
         let held = core.at(version)?;
         Ok(Transaction::new(Opened {
             version,

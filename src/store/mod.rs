@@ -36,6 +36,7 @@ mod view;
 pub use contract::{ReadStore, StateStoreProvider, VersionInfo, WriteStore};
 pub use memory::MemoryProvider;
 #[doc(hidden)]
+#[cfg(feature = "conformance")]
 pub use options::Planted;
 pub use options::{Residency, StoreOptions};
 pub use provider::RocksDbProvider;

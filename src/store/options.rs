@@ -34,18 +34,19 @@ pub struct StoreOptions {
     pub(super) access: Access,
     pub(super) codec: PageCodec,
     pub(super) longest_tail: usize,
+    #[cfg(feature = "conformance")]
     pub(super) planted: Planted,
 }
 
 /// A bug put in on purpose, so that the crash harness can show that it would find it.
 #[doc(hidden)]
+#[cfg(feature = "conformance")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Planted {
     /// None: what everybody runs.
     #[default]
     Nothing,
     /// The index follows before the delta is published.
-    #[cfg(feature = "conformance")]
     ApplyBeforePublish,
     /// Pages of runs are believed without a look at their checksums.
     #[cfg(feature = "conformance")]
@@ -60,6 +61,7 @@ impl Default for StoreOptions {
             access: Access::Mapped,
             codec: PageCodec::None,
             longest_tail: 8,
+            #[cfg(feature = "conformance")]
             planted: Planted::Nothing,
         }
     }

@@ -1,5 +1,6 @@
 //! [`RocksDbProvider`]: the product. Recent changes in an index over mapped runs.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::below::SharedBelow;
@@ -83,6 +84,13 @@ impl RocksDbProvider {
     #[must_use]
     pub fn tail_length(&self) -> usize {
         self.core.waiting()
+    }
+
+    /// Damaged or missing files that the last load passed over, because others made the same version. Repair them: the
+    /// next damage may have no way around it.
+    #[must_use]
+    pub fn passed_over(&self) -> Vec<PathBuf> {
+        self.core.passed_over()
     }
 
     /// Waits until the index has taken in every delta committed so far.

@@ -1,6 +1,6 @@
 //! What is on the simulated disk: what programs see, what is durable, and the pieces in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -20,6 +20,8 @@ pub(super) enum Entry {
 }
 
 pub(super) type Entries = BTreeMap<Arc<str>, Entry>;
+
+pub(super) type Directories = BTreeMap<Arc<Path>, Directory>;
 
 /// A file: appended chunks, oldest first.
 #[derive(Debug, Default)]
@@ -68,17 +70,25 @@ pub(super) struct Place {
 /// A disk at one moment. Cloning shares all bytes.
 #[derive(Debug, Clone)]
 pub(super) struct Image {
-    pub(super) files: BTreeMap<FileId, Arc<File>>,
-    pub(super) directories: BTreeMap<Arc<Path>, Directory>,
+    /// Files without a name are kept: a handle may still have them open.
+    pub(super) files: Arc<BTreeMap<FileId, Arc<File>>>,
+    pub(super) directories: Arc<Directories>,
     pub(super) names: Vec<NamePiece>,
+    /// The files with bytes that are not durable.
+    pub(super) unsynced: BTreeSet<FileId>,
     pub(super) next_file: u64,
 }
 
 impl Image {
     pub(super) fn new() -> Self {
         let root: Arc<Path> = Path::new("/").into();
-        let directories = BTreeMap::from([(root, Directory::default())]);
-        Self { files: BTreeMap::new(), directories, names: Vec::new(), next_file: 0 }
+        Self {
+            files: Arc::default(),
+            directories: Arc::new(BTreeMap::from([(root, Directory::default())])),
+            names: Vec::new(),
+            unsynced: BTreeSet::new(),
+            next_file: 0,
+        }
     }
 
     pub(super) fn create(&mut self, path: &Path) -> Result<FileId> {
@@ -93,7 +103,7 @@ impl Image {
             return Ok(false);
         }
         self.add(&path, Entry::Directory, "make the directory")?;
-        self.directories.insert(path.into(), Directory::default());
+        Arc::make_mut(&mut self.directories).insert(path.into(), Directory::default());
         Ok(true)
     }
 
@@ -141,8 +151,9 @@ impl Image {
                 kept.push(piece);
             }
         }
+        let directories = Arc::make_mut(&mut self.directories);
         for piece in synced.iter().rev() {
-            piece.apply(&mut self.directories, |directory| &mut directory.durable);
+            piece.apply(directories, |directory| &mut directory.durable);
         }
         kept.reverse();
         self.names = kept;
@@ -225,7 +236,8 @@ impl Image {
         let chunk = Chunk { bytes: Bytes::copy_from(bytes), state: ChunkState::Durable };
         let file = File { chunks: vec![chunk], joined: OnceLock::new() };
         if let Some(Entry::File(id)) = self.find(&path)? {
-            self.files.insert(id, Arc::new(file));
+            self.unsynced.remove(&id);
+            Arc::make_mut(&mut self.files).insert(id, Arc::new(file));
         } else {
             let id = self.new_file(file);
             self.add(&path, Entry::File(id), "put the file")?;
@@ -245,14 +257,19 @@ impl Image {
     fn new_file(&mut self, file: File) -> FileId {
         let id = FileId(self.next_file);
         self.next_file += 1;
-        self.files.insert(id, Arc::new(file));
+        Arc::make_mut(&mut self.files).insert(id, Arc::new(file));
         id
     }
 
     fn edit_chunks(&mut self, id: FileId, edit: impl FnOnce(&mut Vec<Chunk>)) {
-        let file = Arc::make_mut(self.files.entry(id).or_default());
+        let file = Arc::make_mut(Arc::make_mut(&mut self.files).entry(id).or_default());
         file.joined = OnceLock::new();
         edit(&mut file.chunks);
+        if file.pending() > 0 {
+            self.unsynced.insert(id);
+        } else {
+            self.unsynced.remove(&id);
+        }
     }
 
     fn add(&mut self, path: &Path, entry: Entry, doing: &str) -> Result<()> {
@@ -262,7 +279,7 @@ impl Image {
     }
 
     fn change(&mut self, piece: NamePiece) {
-        piece.apply(&mut self.directories, |directory| &mut directory.visible);
+        piece.apply(Arc::make_mut(&mut self.directories), |directory| &mut directory.visible);
         self.names.push(piece);
     }
 
@@ -338,11 +355,11 @@ impl Clone for File {
 }
 
 impl NamePiece {
-    pub(super) fn apply(
-        &self,
-        directories: &mut BTreeMap<Arc<Path>, Directory>,
-        side: impl Fn(&mut Directory) -> &mut Arc<Entries>,
-    ) {
+    pub(super) fn makes_a_directory(&self) -> bool {
+        self.given.as_ref().is_some_and(|place| place.entry == Entry::Directory)
+    }
+
+    pub(super) fn apply(&self, directories: &mut Directories, side: impl Fn(&mut Directory) -> &mut Arc<Entries>) {
         if let Some(name) = &self.taken_away
             && let Some(directory) = directories.get_mut(&name.directory)
         {

@@ -1,11 +1,10 @@
 //! Power loss: which pieces survive, and the disk that this leaves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use super::image::{Chunk, ChunkState, Directory, Entry, File, FileId, Image};
+use super::image::{Chunk, ChunkState, Directories, Directory, Entry, File, FileId, Image, NamePiece};
 
 /// Which of the unsynced pieces survive a power loss. Pieces are numbered: names first, in the order of their operations, then bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,61 +28,63 @@ impl Image {
 
     /// The disk after a power loss: everything on it is durable.
     pub(super) fn survive(&self, survivors: Survivors) -> Self {
-        let mut directories = self.directories.clone();
-        for (number, piece) in self.names.iter().enumerate() {
-            if survivors.keep(number) {
-                piece.apply(&mut directories, |directory| &mut directory.durable);
-            }
-        }
         let mut first_piece = self.names.len();
-        let mut numbers = BTreeMap::new();
+        let mut files = Arc::clone(&self.files);
         for (id, file) in self.unsynced_files() {
-            numbers.insert(id, first_piece);
+            let survived = file.survive(survivors, first_piece);
             first_piece += file.pending();
+            Arc::make_mut(&mut files).insert(id, Arc::new(survived));
         }
-        let mut after =
-            Self { files: BTreeMap::new(), directories: BTreeMap::new(), names: Vec::new(), next_file: self.next_file };
-        // Parents sort before what is below them.
-        for (path, directory) in directories {
-            if !after.holds_directory(&path) {
-                continue;
-            }
-            for entry in directory.durable.values() {
-                let Entry::File(id) = entry else { continue };
-                let Some(file) = self.files.get(id) else { continue };
-                let file = match numbers.get(id) {
-                    Some(first_piece) => Arc::new(file.survive(survivors, *first_piece)),
-                    None => Arc::clone(file),
-                };
-                after.files.insert(*id, file);
-            }
-            let visible = Arc::clone(&directory.durable);
-            after.directories.insert(path, Directory { visible, durable: directory.durable });
-        }
-        after
+        let directories = self.surviving_directories(survivors);
+        Self { files, directories, names: Vec::new(), unsynced: BTreeSet::new(), next_file: self.next_file }
     }
 
-    fn holds_directory(&self, path: &Path) -> bool {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {
-            return true;
-        };
-        let entry = self.directories.get(parent).and_then(|directory| directory.durable.get(name));
-        entry == Some(&Entry::Directory)
+    fn surviving_directories(&self, survivors: Survivors) -> Arc<Directories> {
+        if self.names.is_empty() {
+            return Arc::clone(&self.directories);
+        }
+        let mut directories = Directories::clone(&self.directories);
+        let survivors = self.names.iter().enumerate().filter(|(number, _)| survivors.keep(*number));
+        survivors.for_each(|(_, piece)| piece.apply(&mut directories, |directory| &mut directory.durable));
+        for directory in directories.values_mut() {
+            directory.visible = Arc::clone(&directory.durable);
+        }
+        if self.names.iter().any(NamePiece::makes_a_directory) {
+            directories = reachable(directories);
+        }
+        Arc::new(directories)
     }
 
     /// The files with unsynced bytes that some power loss leaves a name for.
     fn unsynced_files(&self) -> impl Iterator<Item = (FileId, &File)> {
-        let unsynced: Vec<_> = self.files.iter().filter(|(_, file)| file.pending() > 0).collect();
-        let nameable = if unsynced.is_empty() { BTreeSet::new() } else { self.nameable() };
-        unsynced.into_iter().filter(move |(id, _)| nameable.contains(id)).map(|(id, file)| (*id, &**file))
+        let nameable = self.unsynced.iter().filter(|id| self.may_have_a_name(Entry::File(**id)));
+        nameable.filter_map(|id| self.files.get(id).map(|file| (*id, &**file)))
     }
 
-    fn nameable(&self) -> BTreeSet<FileId> {
-        let durable = self.directories.values().flat_map(|directory| directory.durable.values());
-        let given = self.names.iter().filter_map(|piece| piece.given.as_ref()).map(|name| &name.entry);
-        let file = |entry: &Entry| if let Entry::File(id) = entry { Some(*id) } else { None };
-        durable.chain(given).filter_map(file).collect()
+    fn may_have_a_name(&self, file: Entry) -> bool {
+        let given = |piece: &NamePiece| piece.given.as_ref().is_some_and(|place| place.entry == file);
+        self.names.iter().any(given)
+            || self.directories.values().any(|directory| directory.durable.values().any(|entry| *entry == file))
     }
+}
+
+/// Leaves out the directories that no name leads to any more.
+fn reachable(directories: Directories) -> Directories {
+    let mut reachable = Directories::new();
+    // Parents sort before what is below them.
+    for (path, directory) in directories {
+        let is_named = match (path.parent(), path.file_name().and_then(OsStr::to_str)) {
+            (Some(parent), Some(name)) => {
+                let entry = reachable.get(parent).and_then(|directory: &Directory| directory.durable.get(name));
+                entry == Some(&Entry::Directory)
+            }
+            _ => true,
+        };
+        if is_named {
+            reachable.insert(path, directory);
+        }
+    }
+    reachable
 }
 
 impl File {

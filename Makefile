@@ -1,0 +1,42 @@
+# The commands of this repository. Every target uses the one profile (release) and the one feature set (default) on all
+# target kinds, so that RocksDB, which takes many minutes, is compiled once for all of them.
+#
+# `--examples` and `--all-targets` below are there for the same reason: they pull the dev-dependencies into the build
+# graph. Without them Cargo resolves other features for the build tools of RocksDB, and compiles it a second time.
+
+SHELL := /bin/bash
+CARGO ?= cargo
+ONE   := --release --locked
+NAME  ?= batch
+ARGS  ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench check fmt clippy docs install
+
+help: ## Show this list.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
+
+install: ## Install what is missing to build (C++ compiler, libclang), and say so.
+	@.ci/install
+
+demo: install ## Stream a year of flights through the store with 64 MiB, kill it twice, resume, verify.
+	@CARGO=$(CARGO) .ci/demo $(ARGS)
+
+test: install ## Run all tests: unit, integration, house rules, examples, doc tests, and the build without RocksDB.
+	$(CARGO) test $(ONE)
+	$(CARGO) test $(ONE) --no-default-features --features conformance --lib
+
+bench: install ## Run a benchmark: make bench NAME=batch ARGS="--quick".
+	$(CARGO) bench --locked --bench $(NAME) -- $(ARGS)
+
+check: fmt clippy docs ## Formatting, lints and documentation, all with warnings denied.
+
+fmt: ## Check the formatting.
+	$(CARGO) fmt --all --check
+
+clippy: install ## Lint with and without RocksDB.
+	$(CARGO) clippy $(ONE) --all-targets -- -D warnings
+	$(CARGO) clippy $(ONE) --all-targets --no-default-features -- -D warnings
+
+docs: install ## Build the documentation.
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(ONE) --no-deps --lib --examples

@@ -1,0 +1,66 @@
+//! Who is measured, and how one turn of it is.
+
+use std::time::Duration;
+
+use alluvium::{Clock, SystemClock};
+use hdrhistogram::Histogram;
+
+use crate::Failure;
+use crate::workload::{Key, Workload};
+
+/// A store that is measured.
+pub(crate) trait Contender {
+    /// Puts the keys `0..keys` with their first values, and leaves them in the best shape that they can have.
+    fn load(&mut self, workload: &Workload) -> Result<(), Failure>;
+
+    /// Reads each of `picks`, puts its next value, and makes all of it durable in one commit. Says how long the commit took.
+    fn batch(&mut self, picks: &[Key], clock: &SystemClock) -> Result<Duration, Failure>;
+
+    /// Gives every entry in key order; also what warms the page cache.
+    fn scan(&mut self, each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Failure>) -> Result<(), Failure>;
+
+    /// Does the work that the batches left for later, so that its bytes are counted.
+    fn settle(&mut self) -> Result<(), Failure>;
+
+    /// Opens again without the work directory: the time to the first read. `None` for those that can't.
+    fn reopen(&mut self, key: &Key, clock: &SystemClock) -> Result<Option<Duration>, Failure>;
+
+    /// Goes back by one version: the time to the first read. `None` for those that can't.
+    fn roll_back(&mut self, key: &Key, clock: &SystemClock) -> Result<Option<Duration>, Failure>;
+}
+
+/// What one turn took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Turn {
+    pub(crate) wall_nanos: u64,
+    pub(crate) commit_p50_nanos: u64,
+    pub(crate) commit_p99_nanos: u64,
+}
+
+/// Runs `count` batches from number `first` on. The picks are drawn before the clock starts.
+pub(crate) fn turn(
+    contender: &mut dyn Contender,
+    workload: &Workload,
+    first: u64,
+    count: u64,
+    clock: &SystemClock,
+) -> Result<Turn, Failure> {
+    let mut commits = Histogram::<u64>::new(3)?;
+    let mut wall = Duration::ZERO;
+    for batch in first..first + count {
+        let picks = workload.picks(batch);
+        let began = clock.elapsed();
+        let commit = contender.batch(&picks, clock)?;
+        wall += clock.elapsed().saturating_sub(began);
+        commits.record(nanos(commit))?;
+    }
+    Ok(Turn {
+        wall_nanos: nanos(wall),
+        commit_p50_nanos: commits.value_at_quantile(0.5),
+        commit_p99_nanos: commits.value_at_quantile(0.99),
+    })
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
