@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use alluvium::fs::SimDisk;
 use alluvium::prelude::*;
-use alluvium::{FamilyId, RocksDbProvider, Version, VersionInfo};
+use alluvium::{RocksDbProvider, Version, VersionInfo};
 
 use super::disk::is_temporary;
 use super::model::{Content, FAMILIES, KEYS, Line};
@@ -45,37 +45,42 @@ fn observe_version(provider: &RocksDbProvider, version: Version, infos: &[Versio
     if view.version() != version {
         return Err(format!("read_at({version}) reads version {}", view.version()));
     }
-    Ok(Content { metadata, ..read(&view).map_err(|what| format!("reading version {version}: {what}"))? })
+    Ok(Content { metadata, ..read_twice(&view).map_err(|what| format!("reading version {version}: {what}"))? })
 }
 
-/// The content of a handle; scans and gets must agree on it.
-fn read(handle: &impl ReadStore) -> Verdict<Content> {
+/// The content of a handle by its scans.
+pub(super) fn read(handle: &impl ReadStore) -> alluvium::Result<Content> {
     let mut content = Content::default();
     for name in FAMILIES {
         let Some(family) = handle.family(name) else { continue };
-        let scan = handle.scan(family).told("scan")?;
-        let entries = scan.map(|entry| entry.map(|entry| (entry.key.to_vec(), entry.value.to_vec())));
-        let entries: Vec<_> = entries.collect::<alluvium::Result<_>>().told("scan")?;
-        if !entries.is_sorted_by(|one, next| one.0 < next.0) {
-            return Err(format!("a scan is out of order: {entries:?}"));
+        let entries = handle.scan(family)?.map(|entry| entry.map(|entry| (entry.key.to_vec(), entry.value.to_vec())));
+        content.families.insert(name, entries.collect::<alluvium::Result<_>>()?);
+        for key in KEYS {
+            handle.get(family, key)?;
         }
-        let map = entries.into_iter().collect();
-        content.families.insert(name, map);
-        compare_gets(handle, family, &content, name)?;
     }
     Ok(content)
 }
 
-fn compare_gets(handle: &impl ReadStore, family: FamilyId, content: &Content, name: &str) -> Verdict<()> {
-    for key in KEYS.iter().chain(&[b"never".as_slice()]) {
-        let value = handle.get(family, key).told("get")?;
-        let scanned = content.families[name].get(*key);
-        if value.as_deref() != scanned.map(Vec::as_slice) {
-            let key = key.escape_ascii();
-            return Err(format!("{name}/{key}: get gives {value:?}, scan {scanned:?}"));
+/// The content of a handle; scans and gets must agree on it, and scans must ascend.
+fn read_twice(handle: &impl ReadStore) -> Verdict<Content> {
+    let content = read(handle).told("scan or get")?;
+    for (name, map) in &content.families {
+        let family = handle.family(name).ok_or("a family is gone")?;
+        let keys: Vec<Vec<u8>> = handle.scan(family).told("scan")?.flatten().map(|entry| entry.key.to_vec()).collect();
+        if !keys.is_sorted_by(|one, next| one < next) || keys.len() != map.len() {
+            return Err(format!("a scan is out of order: {keys:?}"));
+        }
+        for key in KEYS.iter().chain(&[b"never".as_slice()]) {
+            let value = handle.get(family, key).told("get")?;
+            let scanned = map.get(*key);
+            if value.as_deref() != scanned.map(Vec::as_slice) {
+                let key = key.escape_ascii();
+                return Err(format!("{name}/{key}: get gives {value:?}, scan {scanned:?}"));
+            }
         }
     }
-    Ok(())
+    Ok(content)
 }
 
 /// Checks everything a provider shows against the lines that are allowed; says which of them it is.
@@ -85,7 +90,7 @@ pub(super) fn check(provider: &RocksDbProvider, allowed: &[Line]) -> Verdict<usi
     // The same again through what a writer reads: tail, index, base.
     let head = Version(line.len() as u64 - 1);
     let transaction = provider.begin(head).told(format!("begin({head})"))?;
-    let content = read(&transaction).map_err(|what| format!("reading a transaction on {head}: {what}"))?;
+    let content = read_twice(&transaction).map_err(|what| format!("reading a transaction on {head}: {what}"))?;
     if content.families != line[line.len() - 1].families {
         return Err(format!("a transaction on {head} reads {content:?}, a view {:?}", line.last()));
     }
