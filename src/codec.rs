@@ -97,6 +97,10 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map_err(|e| self.corrupt(format!("{what} in UTF-8"), e.to_string()))
     }
 
+    pub(crate) fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }

@@ -32,7 +32,8 @@ pub use bytes::Bytes;
 pub use checkpoint::{Checkpoint, LocalCheckpoint};
 pub use clock::{Clock, SystemClock};
 pub use entry::{
-    Families, FamilyId, MAX_FAMILIES, MAX_KEY_BYTES, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES, Name, StateStoreId,
+    Families, FamilyId, MAX_FAMILIES, MAX_KEY_BYTES, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES, Name,
+    StateStoreId,
 };
 pub use error::{Advice, Error, ErrorKind, Result};
 pub use run::{Access, PageCodec};

@@ -29,10 +29,8 @@ impl Arena {
             let next = (self.frozen_bytes / 4).clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES);
             self.filling = Vec::with_capacity(next.max(length));
         }
-        let place = Place {
-            chunk: u32::try_from(self.frozen.len()).ok()?,
-            offset: u32::try_from(self.filling.len()).ok()?,
-        };
+        let place =
+            Place { chunk: u32::try_from(self.frozen.len()).ok()?, offset: u32::try_from(self.filling.len()).ok()? };
         self.filling.extend_from_slice(key);
         self.filling.extend_from_slice(value);
         Some(place)

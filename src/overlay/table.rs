@@ -86,7 +86,8 @@ impl Overlay {
     pub(crate) fn write(&mut self, probe: &Probe<'_>, change: Change<&[u8]>) -> Result<()> {
         let value = change.into_value().unwrap_or_default();
         self.reserve(probe.full_key.len() + value.len())?;
-        let full = || Error::new(ErrorKind::LimitExceeded { limit: u64::from(u32::MAX), found: u64::MAX }, "one transaction");
+        let full =
+            || Error::new(ErrorKind::LimitExceeded { limit: u64::from(u32::MAX), found: u64::MAX }, "one transaction");
         let number = u32::try_from(self.entries.len()).ok().ok_or_else(full)?;
         let entry = Entry {
             hash: probe.hash,
@@ -165,9 +166,8 @@ impl Overlay {
     }
 
     fn find(&self, probe: &Probe<'_>) -> Option<Entry> {
-        let is_same = |number: &u32| {
-            self.entries.get(*number as usize).is_some_and(|entry| is_key(&self.arena, *entry, probe))
-        };
+        let is_same =
+            |number: &u32| self.entries.get(*number as usize).is_some_and(|entry| is_key(&self.arena, *entry, probe));
         self.newest.find(probe.hash, is_same).and_then(|number| self.entries.get(*number as usize)).copied()
     }
 
@@ -177,11 +177,8 @@ impl Overlay {
     }
 
     fn parts(&self, entry: Entry) -> (&[u8], Change<&[u8]>) {
-        let (key, value) = self
-            .arena
-            .get(entry.place, entry.bytes())
-            .split_at_checked(entry.key_length as usize)
-            .unwrap_or_default();
+        let (key, value) =
+            self.arena.get(entry.place, entry.bytes()).split_at_checked(entry.key_length as usize).unwrap_or_default();
         (key, if entry.value_length == TOMBSTONE { Change::Tombstone } else { Change::Put(value) })
     }
 

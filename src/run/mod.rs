@@ -44,8 +44,8 @@ mod tests;
 
 pub(crate) use cursor::RunCursor;
 pub(crate) use footer::Properties;
-pub(crate) use header::RunHeader;
 pub use header::PageCodec;
+pub(crate) use header::RunHeader;
 pub(crate) use merge::{Layer, Live, Merge};
 pub(crate) use reader::{Found, Run};
 pub use source::Access;

@@ -174,7 +174,8 @@ impl Core {
     /// Makes the layers of a fresh claim current.
     fn install(&self, claimed: &Claimed) -> Result<()> {
         let _moving = self.moving();
-        let layers = load(&self.backend, self.store, &claimed.chain, self.options.residency, &|_| ControlFlow::Continue(()))?;
+        let layers =
+            load(&self.backend, self.store, &claimed.chain, self.options.residency, &|_| ControlFlow::Continue(()))?;
         let mut state = self.state();
         state.epoch = claimed.epoch;
         state.head = claimed.head;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use super::options::Planted;
 use super::options::StoreOptions;
 use crate::catalog::{
-    Catalog, Claim, Confirmation, FORKS, FileName, Fork, ForkRecord, Listing, MAX_FORK_BYTES, RunName, TemporaryName, Wanted,
-    fenced_by,
+    Catalog, Claim, Confirmation, FORKS, FileName, Fork, ForkRecord, Listing, MAX_FORK_BYTES, RunName, TemporaryName,
+    Wanted, fenced_by,
 };
 use crate::checkpoint::{Checkpoint, PendingFile};
 use crate::clock::Clock;
@@ -170,6 +170,7 @@ impl StoreDirectory {
             // What is read here may be visible but not yet durable, left by a writer that was killed. It must be before
             // anything is built on it.
             self.checkpoint.sync(&self.path)?;
+            self.checkpoint.sync(&self.forks_path())?;
             let uid = before.uid().unwrap_or_else(|| self.ids.store_uid());
             if !self.publish_fork(claim.epoch, uid, chain.mark, holder)? {
                 continue; // somebody else was first to take the number
@@ -295,7 +296,8 @@ impl StoreDirectory {
         file.append(&record.encode())?;
         match file.publish() {
             Ok(()) => Ok(true),
-            Err(PublishError::NotPublished(error)) if error.is_already_exists() => Ok(false),
+            // Taken, or swept by the writer who has claimed a higher epoch meanwhile.
+            Err(PublishError::NotPublished(error)) if error.is_already_exists() || error.is_not_found() => Ok(false),
             // A fork that may be there says nothing until it has a run, and nobody will write one: claim the next.
             Err(PublishError::NotPublished(error) | PublishError::Unknown(error)) => {
                 Err(error.context("the store could not be claimed"))

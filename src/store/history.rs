@@ -82,4 +82,3 @@ fn open_any(directory: &StoreDirectory, catalog: &Catalog, at: VersionId) -> Res
     let file = directory.display_path(&RunName::single(at)?);
     Err(last_error.unwrap_or_else(|| Error::new(ErrorKind::Missing { file }, "the version has no file")))
 }
-

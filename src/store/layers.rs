@@ -132,4 +132,3 @@ impl Below for RunStack {
         Ok(self.0.iter().map(|run| run.layer(range.clone())).collect())
     }
 }
-

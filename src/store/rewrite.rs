@@ -20,7 +20,9 @@ use crate::version::{Mark, RunKind, Version};
 /// After a failure nothing is visible, or the whole file is; both are right.
 pub(super) fn write_snapshot(directory: &StoreDirectory, chain: &OpenChain) -> Result<Option<RunName>> {
     let is_snapshot = |run: &Arc<Run>| run.header().kind == RunKind::Snapshot;
-    if chain.mark == Mark::ROOT || (chain.singles.is_empty() && matches!(chain.base.as_slice(), [one] if is_snapshot(one))) {
+    if chain.mark == Mark::ROOT
+        || (chain.singles.is_empty() && matches!(chain.base.as_slice(), [one] if is_snapshot(one)))
+    {
         return Ok(None);
     }
     let runs = chain.newest_first();
@@ -71,7 +73,9 @@ fn write(
         Ok(()) => Ok(Some(name)),
         // Somebody else made the same content under the same name.
         Err(PublishError::NotPublished(error)) if error.is_already_exists() => Ok(Some(name)),
-        Err(PublishError::NotPublished(error) | PublishError::Unknown(error)) => Err(told(error, kind, chain.mark.at.version)),
+        Err(PublishError::NotPublished(error) | PublishError::Unknown(error)) => {
+            Err(told(error, kind, chain.mark.at.version))
+        }
     }
 }
 

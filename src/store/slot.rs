@@ -25,10 +25,8 @@ impl Slot {
     pub(super) fn take(self: &Arc<Self>, deadline: Duration) -> Result<SlotGuard> {
         // The lock guards one bool, which is right whatever happened to a thread that held it.
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut taken, wait) = self
-            .freed
-            .wait_timeout_while(taken, deadline, |taken| *taken)
-            .unwrap_or_else(PoisonError::into_inner);
+        let (mut taken, wait) =
+            self.freed.wait_timeout_while(taken, deadline, |taken| *taken).unwrap_or_else(PoisonError::into_inner);
         if wait.timed_out() && *taken {
             let waited_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
             let context = "another transaction on this store is still open";

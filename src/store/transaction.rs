@@ -10,9 +10,7 @@ use super::scan::{OpenScans, Scan};
 use super::slot::SlotGuard;
 use super::view::check_family;
 use crate::bytes::Bytes;
-use crate::entry::{
-    Change, Families, FamilyId, KeyRange, MAX_METADATA_BYTES, MAX_VALUE_BYTES, Name, Probe,
-};
+use crate::entry::{Change, Families, FamilyId, KeyRange, MAX_METADATA_BYTES, MAX_VALUE_BYTES, Name, Probe};
 use crate::error::{Error, ErrorKind, Result};
 use crate::overlay::Overlay;
 use crate::run::{Layer, Merge};
@@ -94,8 +92,7 @@ impl Transaction {
         self.operation(|| {
             check_family(&self.families, family)?;
             let mut overlay = self.overlay.borrow_mut();
-            let mut layers: Vec<Layer> =
-                overlay.cursors(range).into_iter().map(Layer::without_ranges).collect(); // logarithmic in the writes
+            let mut layers: Vec<Layer> = overlay.cursors(range).into_iter().map(Layer::without_ranges).collect(); // logarithmic in the writes
             if !overlay.ranges().is_empty() {
                 layers.push(Layer::of_ranges(overlay.ranges().clone()));
             }
