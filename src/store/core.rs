@@ -55,7 +55,7 @@ struct State {
 }
 
 impl Committer for Core {
-    fn commit(&self, changes: ChangeSet<'_>) -> Result<Version> {
+    fn commit(self: Arc<Self>, changes: ChangeSet<'_>) -> Result<Version> {
         let writer = {
             let state = self.state();
             Writer { uid: self.uid, epoch: state.epoch, parent: state.layers.mark }
@@ -69,6 +69,7 @@ impl Committer for Core {
                 state.head = writer.to();
                 drop(state);
                 self.put_on_top(&name);
+                self.fold_soon();
                 Ok(writer.to().version)
             }
             Err(error) => {
@@ -155,7 +156,9 @@ impl Core {
             if let Some(by) = state.fenced {
                 return Err(Error::new(ErrorKind::Fenced { by }, "this provider may not write any more"));
             }
-            if !state.is_stale && state.layers.mark.at.version == version {
+            // A claim that failed half-way may have left its fork, which would fence a commit of the epoch before.
+            let holds_newest = self.directory.last_tried() == state.epoch;
+            if !state.is_stale && holds_newest && state.layers.mark.at.version == version {
                 return Ok(Arc::clone(&state.layers));
             }
             state.epoch

@@ -199,7 +199,9 @@ impl Core {
             if let Some(by) = state.fenced {
                 return Err(Error::new(ErrorKind::Fenced { by }, "this provider may not write any more"));
             }
-            if !state.is_stale && state.current.mark.at.version == version {
+            // A claim that failed half-way may have left its fork, which would fence a commit of the epoch before.
+            let holds_newest = self.directory.last_tried() == state.epoch;
+            if !state.is_stale && holds_newest && state.current.mark.at.version == version {
                 return Ok(Arc::clone(&state.current));
             }
             (state.epoch, state.held.clone())
@@ -233,7 +235,7 @@ impl State {
 }
 
 impl Committer for Core {
-    fn commit(&self, changes: ChangeSet<'_>) -> Result<Version> {
+    fn commit(self: Arc<Self>, changes: ChangeSet<'_>) -> Result<Version> {
         let (writer, current) = {
             let state = self.state();
             (Writer { uid: self.uid, epoch: state.epoch, parent: state.current.mark }, Arc::clone(&state.current))

@@ -19,7 +19,7 @@ use crate::version::Version;
 /// What makes a commit out of a transaction's writes: the provider that opened it.
 pub(super) trait Committer: Send + Sync + std::fmt::Debug {
     /// Commits `changes`, which were made on top of the version that the writer slot was taken for.
-    fn commit(&self, changes: ChangeSet<'_>) -> Result<Version>;
+    fn commit(self: Arc<Self>, changes: ChangeSet<'_>) -> Result<Version>;
 }
 
 /// The writes of one batch over one version. It owns the store's writer slot until it ends.
