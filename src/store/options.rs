@@ -48,6 +48,9 @@ pub enum Planted {
     Nothing,
     /// The index follows before the delta is published.
     ApplyBeforePublish,
+    /// Pages of runs are believed without a look at their checksums.
+    #[cfg(feature = "conformance")]
+    SkipPageChecksum,
 }
 
 impl Default for StoreOptions {
