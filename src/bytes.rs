@@ -1,5 +1,6 @@
 //! [`Bytes`]: a view of bytes that is cheap to clone, wherever the bytes live.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::ops::{Deref, Range};
 
@@ -52,6 +53,12 @@ impl Deref for Bytes {
 
 impl AsRef<[u8]> for Bytes {
     fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Borrow<[u8]> for Bytes {
+    fn borrow(&self) -> &[u8] {
         &self.0
     }
 }

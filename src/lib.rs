@@ -1,6 +1,12 @@
 //! Alluvium: a versioned, memory-bounded state store for stream jobs.
 
+/// What a program that uses a store needs in scope: the traits.
+pub mod prelude {
+    pub use crate::store::{ReadStore, StateStoreProvider, WriteStore};
+}
+
 // The floors of docs/architecture.md, from the ground up. Imports only ever point down.
+mod budget;
 mod bytes;
 mod checksum;
 mod clock;
@@ -21,8 +27,18 @@ mod overlay;
 
 pub mod store;
 
+pub use backend::{Backend, BackendOptions};
 pub use bytes::Bytes;
+pub use checkpoint::{Checkpoint, LocalCheckpoint};
 pub use clock::{Clock, SystemClock};
-pub use entry::{Families, FamilyId, Name, StateStoreId};
+pub use entry::{
+    Families, FamilyId, MAX_FAMILIES, MAX_KEY_BYTES, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES, Name,
+    StateStoreId,
+};
 pub use error::{Advice, Error, ErrorKind, Result};
-pub use version::{Epoch, IdSource, Mark, RunId, StoreUid, Version, VersionId};
+pub use run::{Access, PageCodec};
+pub use store::{
+    Entry, MemoryProvider, ReadStore, Residency, RocksDbProvider, Scan, StateStoreProvider, StoreOptions, Transaction,
+    VersionInfo, View, WriteStore,
+};
+pub use version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, VersionId};

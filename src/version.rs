@@ -90,6 +90,15 @@ impl fmt::Display for VersionId {
     }
 }
 
+/// The two kinds of run: the changes of some versions, or the whole state at one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RunKind {
+    /// The changes of one commit or of several collapsed ones; may hold tombstones.
+    Delta,
+    /// The whole state at a version; no tombstones.
+    Snapshot,
+}
+
 /// 16 random bytes that name one run for ever.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RunId(pub [u8; 16]);
@@ -170,7 +179,7 @@ impl IdSource {
         (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
     }
 
-    /// SplitMix64 (Steele, Lea, Flood 2014): a counter and a mixer, so that threads need no lock.
+    /// `SplitMix64` (Steele, Lea, Flood 2014): a counter and a mixer, so that threads need no lock.
     fn next_u64(&self) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut z = self.state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);

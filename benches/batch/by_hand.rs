@@ -80,7 +80,7 @@ fn options(limit_bytes: usize, compressed: bool) -> Options {
 impl Contender for ByHand {
     fn load(&mut self, workload: &Workload) -> Result<(), Failure> {
         let mut unlogged = WriteOptions::default();
-        unlogged.disable_wal(true);
+        unlogged.set_sync(false);
         let mut batch = WriteBatch::default();
         for number in 0..workload.keys {
             let key = key(number);

@@ -39,7 +39,8 @@ impl Stored {
 }
 
 fn open(dir: &Path, limit_bytes: u64, residency: Residency) -> Result<RocksDbProvider, Failure> {
-    let backend = Backend::open(dir.join("work"), BackendOptions::default().memory_limit(limit_bytes))?;
+    let backend =
+        Backend::open(dir.join("work"), BackendOptions::default().memory_limit(usize::try_from(limit_bytes)?))?;
     let checkpoint = LocalCheckpoint::open(dir.join("checkpoint"))?;
     let id = StateStoreId::new("bench", 0, "batch")?;
     Ok(RocksDbProvider::open(&backend, checkpoint, id, StoreOptions::default().residency(residency))?)

@@ -18,16 +18,19 @@ pub trait Disk: Send + Sync + Debug + 'static {
     /// `AlreadyExists` where the name is taken (also by a symbolic link).
     fn create_new(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
 
-    /// Opens a file for reading. Symbolic links are not followed.
+    /// Opens a file for reading. A symbolic link at the end of the path is not followed.
     ///
     /// # Errors
-    /// `NotFound` where there is no file.
+    /// `NotFound` where there is no file, `Foreign` where something else than a file has the name.
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
 
     /// Gives the file at `from` the name `to` in one step that never replaces: of several callers exactly one wins.
     ///
+    /// Only files are renamed, never directories. The new name is durable after [`Disk::sync_dir`] of the directory that holds `to`.
+    ///
     /// # Errors
-    /// `AlreadyExists` where `to` is taken; `from` then still exists.
+    /// `AlreadyExists` where `to` is taken, `NotFound` where `from` or the directory of `to` is missing, `PermissionDenied` and `DiskFull`:
+    /// nothing was renamed. After `Io` it may have happened.
     fn rename_new(&self, from: &Path, to: &Path) -> Result<()>;
 
     /// Removes a file.
@@ -42,7 +45,8 @@ pub trait Disk: Send + Sync + Debug + 'static {
     /// `NotFound` where the parent is missing, `AlreadyExists` where a file has the name.
     fn create_dir(&self, path: &Path) -> Result<bool>;
 
-    /// The entries of a directory, in no particular order. Shows everything that was made before the call.
+    /// The entries of a directory, in no particular order. Shows everything that was made before the call; what is made or removed
+    /// meanwhile may or may not show. Holds the whole listing in memory: a directory has as many entries as the store keeps files.
     ///
     /// # Errors
     /// `NotFound` where there is no directory.
@@ -95,10 +99,34 @@ pub trait ReadFile: Send + Sync + Debug {
     /// `Corrupt` where the file no longer has the length it was opened with.
     fn map(&self) -> Result<Bytes>;
 
+    /// Maps the whole file as [`map`](Self::map) does and tells the kernel how it will be read. The advice may be ignored.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    fn map_for(&self, access: Access) -> Result<Bytes> {
+        match access {
+            Access::Normal | Access::Random | Access::Sequential | Access::WillNeed => self.map(),
+        }
+    }
+
     /// Whether the file has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// How a mapping will be read. Only a measurement justifies anything but `Normal`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Access {
+    /// The kernel's own read-ahead.
+    #[default]
+    Normal,
+    /// Anywhere: reads no more than the touched page.
+    Random,
+    /// From front to back: reads far ahead and lets go behind.
+    Sequential,
+    /// Soon and all of it: starts to read it now.
+    WillNeed,
 }
 
 /// An entry of a directory.

@@ -1,1 +1,45 @@
-//! To come.
+//! The state store: a provider that owns one store, its transactions and its readers.
+//!
+//! ```text
+//! begin(v) ─► claim if need be ─► layers of v        overlay ─► tail ─► generation ─► base
+//! commit   ─► delta: durable, visible, fenced? ─► acknowledged ─► on top of the tail
+//! folding  ─► the oldest delta of the tail into the generation, in the background
+//! snapshot ─► runs merged into one file ─► the base moves up, the old generation is dropped
+//! read_at  ─► the runs of v, straight from the checkpoint
+//! ```
+//!
+//! What it promises: what is read after a crash is the state at some version from the last acknowledged to the last
+//! attempted, whole, or a typed error that names the file. One transaction at a time; readers at any time. Opening,
+//! retrying, rolling back and taking over cost the number of files, never what is in them.
+//!
+//! What it does not do: retire old versions or schedule snapshots by itself; spill a transaction that outgrows the budget.
+
+mod below;
+mod commit;
+mod contract;
+mod core;
+mod directory;
+mod history;
+mod layers;
+mod load;
+mod memory;
+mod options;
+#[cfg(feature = "conformance")]
+mod planted;
+mod provider;
+mod rewrite;
+mod scan;
+mod slot;
+mod transaction;
+mod view;
+
+pub use contract::{ReadStore, StateStoreProvider, VersionInfo, WriteStore};
+pub use memory::MemoryProvider;
+#[doc(hidden)]
+#[cfg(feature = "conformance")]
+pub use options::Planted;
+pub use options::{Residency, StoreOptions};
+pub use provider::RocksDbProvider;
+pub use scan::{Entry, Scan};
+pub use transaction::Transaction;
+pub use view::View;

@@ -1,1 +1,3 @@
 //! One integration binary, so that RocksDB links once.
+
+mod smoke;

@@ -1,0 +1,276 @@
+//! [`Db`]: the open database with its column families at hand, and how its keys and values look.
+
+use std::path::Path;
+
+use rocksdb::{
+    Cache, ColumnFamily, DB, DBPinnableSlice, FlushOptions, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions,
+};
+use self_cell::self_cell;
+
+use super::options::Tuning;
+use crate::backend::contract::GenerationId;
+use crate::backend::workdir::WorkDir;
+use crate::bytes::Bytes;
+use crate::entry::{Change, KeyRange, successor};
+use crate::error::{Error, ErrorKind, Result};
+
+pub(super) const STATE: &str = "state";
+pub(super) const VERSIONS: &str = "versions";
+pub(super) const META: &str = "meta";
+
+/// Bytes in front of a full key: store and generation.
+pub(super) const PREFIX_BYTES: usize = 8;
+/// Keys up to this length are looked up without touching the heap.
+const STACK_KEY_BYTES: usize = 128;
+
+const TOMBSTONE: u8 = 0;
+const PUT: u8 = 1;
+
+/// The column families of an open database.
+pub(super) struct Handles<'a> {
+    default: &'a ColumnFamily,
+    pub(super) state: &'a ColumnFamily,
+    pub(super) versions: &'a ColumnFamily,
+    pub(super) meta: &'a ColumnFamily,
+}
+
+self_cell! {
+    /// The database, and its column families, which are looked up once.
+    pub(super) struct Tables {
+        owner: DB,
+        #[covariant]
+        dependent: Handles,
+    }
+}
+
+/// The open database. Dropping it flushes and closes it, and only then gives the work directory's lock back.
+pub(super) struct Db {
+    tables: Tables,
+    read: ReadOptions,
+    write: WriteOptions,
+    pub(super) cache: Cache,
+    pub(super) memtables: WriteBufferManager,
+    pub(super) tuning: Tuning,
+    pub(super) dir: WorkDir,
+}
+
+/// What RocksDB answers.
+pub(super) type Answer<T> = std::result::Result<T, rocksdb::Error>;
+/// What comes of opening a database.
+pub(super) type Opened<T> = std::result::Result<T, OpenFailure>;
+
+/// Why a database could not be opened.
+#[derive(Debug)]
+pub(super) enum OpenFailure {
+    /// Its files are not what they were; without them it would open.
+    Damaged(Error),
+    /// Something that starting afresh would not mend.
+    Refused(Error),
+}
+
+impl OpenFailure {
+    pub(super) fn from_rocks(path: &Path, error: rocksdb::Error) -> Self {
+        let refused = is_of_the_disk(error.as_ref());
+        let error = translate(path, "open the index", error);
+        if refused { Self::Refused(error) } else { Self::Damaged(error) }
+    }
+
+    pub(super) fn into_error(self) -> Error {
+        match self {
+            Self::Damaged(error) | Self::Refused(error) => error,
+        }
+    }
+
+    fn missing_family(path: &Path, name: &str) -> Self {
+        Self::Damaged(Error::corrupt(path, 0, format!("a column family {name}"), "none"))
+    }
+}
+
+impl Tables {
+    /// Opens the database at `path`, which is made where it is missing.
+    pub(super) fn open(path: &Path, tuning: &Tuning) -> Opened<Self> {
+        let opened = DB::open_cf_descriptors(&tuning.database(), path, tuning.families());
+        let db = opened.map_err(|error| OpenFailure::from_rocks(path, error))?;
+        Self::try_new(db, |db| {
+            let find = |name| db.cf_handle(name).ok_or_else(|| OpenFailure::missing_family(path, name));
+            Ok(Handles { default: find("default")?, state: find(STATE)?, versions: find(VERSIONS)?, meta: find(META)? })
+        })
+    }
+
+    pub(super) fn db(&self) -> &DB {
+        self.borrow_owner()
+    }
+
+    pub(super) fn handles(&self) -> &Handles<'_> {
+        self.borrow_dependent()
+    }
+}
+
+impl Db {
+    pub(super) fn new(tables: Tables, tuning: Tuning, dir: WorkDir) -> Self {
+        let (cache, memtables) = (tuning.cache.clone(), tuning.memtables.clone());
+        Self { tables, read: ReadOptions::default(), write: unlogged(), cache, memtables, tuning, dir }
+    }
+
+    pub(super) fn raw(&self) -> &DB {
+        self.tables.db()
+    }
+
+    pub(super) fn handles(&self) -> &Handles<'_> {
+        self.tables.handles()
+    }
+
+    /// Writes a batch: all of it or nothing is there after a crash.
+    pub(super) fn write(&self, batch: WriteBatch) -> Result<()> {
+        self.raw().write_opt(batch, &self.write).map_err(|error| self.failed("write to the index", error))
+    }
+
+    pub(super) fn get(&self, generation: GenerationId, full_key: &[u8]) -> Result<Option<Change<Bytes>>> {
+        let mut stack = [0; PREFIX_BYTES + STACK_KEY_BYTES];
+        let heap;
+        let key = match stack.get_mut(..PREFIX_BYTES + full_key.len()) {
+            Some(place) => {
+                let (front, back) = place.split_at_mut(PREFIX_BYTES);
+                front.copy_from_slice(&prefix(generation));
+                back.copy_from_slice(full_key);
+                &*place
+            }
+            None => {
+                heap = state_key(generation, full_key);
+                &heap
+            }
+        };
+        let found = self.raw().get_pinned_cf_opt(self.handles().state, key, &self.read);
+        let found = found.map_err(|error| self.failed("read from the index", error))?;
+        found.map(|value| Ok(self.decode_value(&value)?.map(Bytes::copy_from))).transpose()
+    }
+
+    pub(super) fn multi_get(
+        &self,
+        generation: GenerationId,
+        full_keys: &[&[u8]],
+    ) -> Result<Vec<Option<Change<Bytes>>>> {
+        let keys: Vec<Vec<u8>> = full_keys.iter().map(|key| state_key(generation, key)).collect(); // as many as asked
+        let found = self.raw().batched_multi_get_cf_opt(self.handles().state, &keys, false, &self.read);
+        let decode = |one: Answer<Option<DBPinnableSlice<'_>>>| {
+            let one = one.map_err(|error| self.failed("read from the index", error))?;
+            one.map(|value| Ok(self.decode_value(&value)?.map(Bytes::copy_from))).transpose()
+        };
+        found.into_iter().map(decode).collect()
+    }
+
+    /// Takes a value of the state family apart.
+    pub(super) fn decode_value<'v>(&self, stored: &'v [u8]) -> Result<Change<&'v [u8]>> {
+        match stored.split_first() {
+            Some((&PUT, value)) => Ok(Change::Put(value)),
+            Some((&TOMBSTONE, [])) => Ok(Change::Tombstone),
+            other => {
+                self.dir.condemn();
+                let found = other.map_or("nothing".to_owned(), |(tag, _)| format!("tag {tag}"));
+                Err(Error::corrupt(self.raw().path(), 0, "a put or a tombstone", found))
+            }
+        }
+    }
+
+    /// Writes the memtables of all column families to files, at one point of their common history.
+    pub(super) fn flush(&self) -> Result<()> {
+        let Handles { default, state, versions, meta } = self.handles();
+        let flushed = self.raw().flush_cfs_opt(&[*default, *state, *versions, *meta], &FlushOptions::default());
+        flushed.map_err(|error| self.failed("flush the index", error))
+    }
+
+    /// Turns an error of RocksDB into one of ours. Damage is noted in the work directory, so that the next open starts afresh.
+    pub(super) fn failed(&self, doing: &str, error: rocksdb::Error) -> Error {
+        if is_damage(&error) {
+            self.dir.condemn();
+        }
+        translate(self.raw().path(), doing, error)
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        // So that a reopen has nothing to replay. Losing it is allowed, so a failure only costs time.
+        if let Err(error) = self.flush() {
+            tracing::warn!(%error, "could not flush the index while closing it");
+        }
+    }
+}
+
+/// Whether the error says that files are not what they were, as opposed to a disk that is full or refuses.
+fn is_damage(error: &rocksdb::Error) -> bool {
+    let text = error.as_ref();
+    match error.kind() {
+        rocksdb::ErrorKind::Corruption => !is_of_the_disk(text),
+        rocksdb::ErrorKind::IOError => text.contains("No such file"),
+        _ => false,
+    }
+}
+
+/// Whether the system refused, in a way that wiping the index would not mend.
+fn is_of_the_disk(text: &str) -> bool {
+    const SIGNS: [&str; 7] = [
+        "No space left",
+        "Disk quota",
+        "Permission denied",
+        "Read-only file system",
+        "Too many open files",
+        "lock file",
+        "lock hold",
+    ];
+    SIGNS.iter().any(|sign| text.contains(sign))
+}
+
+pub(super) fn translate(path: &Path, doing: &str, error: rocksdb::Error) -> Error {
+    let path = path.to_path_buf();
+    let text = error.as_ref();
+    let kind = if text.contains("No space left") || text.contains("Disk quota") {
+        ErrorKind::DiskFull { path }
+    } else if text.contains("Permission denied") || text.contains("Read-only file system") {
+        ErrorKind::PermissionDenied { path }
+    } else {
+        ErrorKind::Engine
+    };
+    Error::new(kind, format!("could not {doing}")).with_source(error)
+}
+
+fn unlogged() -> WriteOptions {
+    let mut write = WriteOptions::default();
+    write.disable_wal(true); // the deltas are the log
+    write
+}
+
+/// The bytes in front of all keys of a generation. Big-endian, so that generations lie one after the other.
+pub(super) fn prefix(generation: GenerationId) -> [u8; PREFIX_BYTES] {
+    let number = u64::from(generation.store.0) << 32 | u64::from(generation.number);
+    number.to_be_bytes()
+}
+
+pub(super) fn state_key(generation: GenerationId, full_key: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(PREFIX_BYTES + full_key.len());
+    key.extend_from_slice(&prefix(generation));
+    key.extend_from_slice(full_key);
+    key
+}
+
+/// Where the state keys of a range of full keys begin and end.
+pub(super) fn state_range(generation: GenerationId, range: &KeyRange) -> (Vec<u8>, Vec<u8>) {
+    let start = state_key(generation, &range.start);
+    let end = match &range.end {
+        Some(end) => state_key(generation, end),
+        None => successor(&prefix(generation)).unwrap_or_else(|| vec![0xff; PREFIX_BYTES + 1]),
+    };
+    (start, end)
+}
+
+/// Makes a value of the state family in `out`.
+pub(super) fn encode_value(change: Change<&[u8]>, out: &mut Vec<u8>) {
+    out.clear();
+    match change {
+        Change::Put(value) => {
+            out.push(PUT);
+            out.extend_from_slice(value);
+        }
+        Change::Tombstone => out.push(TOMBSTONE),
+    }
+}

@@ -1,0 +1,113 @@
+//! [`Tuning`]: how RocksDB is set up, and why.
+
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, CompactOptions, DBCompressionType, LogLevel, Options,
+    WriteBufferManager,
+};
+
+use super::families::{META, STATE, VERSIONS};
+use crate::backend::options::{BackendCompression, BackendOptions};
+
+/// Files of about this size; also the bound of what a drop can leave behind in a file that it shares with others.
+pub(super) const FILE_BYTES: u64 = 64 << 20;
+/// Rows of `versions` and `meta` are few; a small arena keeps two more column families from costing memory.
+const SMALL_MEMTABLE_BYTES: usize = 8 << 20;
+const SMALL_ARENA_BYTES: usize = 64 << 10;
+
+/// The settings of one database, with the cache and the memtable accounting that all its column families share.
+pub(super) struct Tuning {
+    pub(super) cache: Cache,
+    pub(super) memtables: WriteBufferManager,
+    compression: DBCompressionType,
+    memtable_bytes: usize,
+    max_open_files: u16,
+}
+
+impl Tuning {
+    pub(super) fn new(options: &BackendOptions) -> Self {
+        let cache = Cache::new_hyper_clock_cache(options.cache_bytes(), 0);
+        // Never stalls: with several column families under one manager a stall can wait for itself.
+        let memtables =
+            WriteBufferManager::new_write_buffer_manager_with_cache(options.memtable_bytes(), false, cache.clone());
+        let compression = match options.chosen_compression() {
+            BackendCompression::None => DBCompressionType::None,
+            BackendCompression::Lz4 => DBCompressionType::Lz4,
+        };
+        // Two can wait for their flush while a third is filled, and all stay below the manager's limit.
+        let memtable_bytes = (options.memtable_bytes() / 3).clamp(1 << 20, 64 << 20);
+        Self { cache, memtables, compression, memtable_bytes, max_open_files: options.open_files() }
+    }
+
+    /// Settings of the database as a whole.
+    pub(super) fn database(&self) -> Options {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        // One prefix of history for all column families, without a log.
+        options.set_atomic_flush(true);
+        options.set_write_buffer_manager(&self.memtables);
+        options.set_max_open_files(i32::from(self.max_open_files));
+        options.set_max_background_jobs(2);
+        // The manifest and the info log must not grow with the age of the process.
+        options.set_max_manifest_file_size(4 << 20);
+        options.set_manifest_preallocation_size(64 << 10);
+        options.set_log_level(LogLevel::Warn);
+        options.set_keep_log_file_num(2);
+        options.set_max_log_file_size(1 << 20);
+        options.set_stats_dump_period_sec(0);
+        options.set_stats_persist_period_sec(0);
+        options
+    }
+
+    /// The column families with their settings.
+    pub(super) fn families(&self) -> Vec<ColumnFamilyDescriptor> {
+        let small = || self.small_family();
+        let all = [("default", small()), (STATE, self.state_family()), (VERSIONS, small()), (META, small())];
+        all.into_iter().map(|(name, options)| ColumnFamilyDescriptor::new(name, options)).collect() // four
+    }
+
+    /// Settings of the family that holds the entries. Table files that are built for it use them too.
+    pub(super) fn state_family(&self) -> Options {
+        let mut options = Options::default();
+        options.set_write_buffer_size(self.memtable_bytes);
+        options.set_max_write_buffer_number(4);
+        options.set_target_file_size_base(FILE_BYTES);
+        options.set_max_bytes_for_level_base(4 * FILE_BYTES);
+        options.set_compression_type(self.compression);
+        // A get that misses a memtable then costs one cache line instead of a walk down a skip list.
+        options.set_memtable_whole_key_filtering(true);
+        options.set_memtable_prefix_bloom_ratio(0.1);
+        options.set_block_based_table_factory(&self.tables());
+        options
+    }
+
+    fn small_family(&self) -> Options {
+        let mut options = Options::default();
+        options.set_write_buffer_size(SMALL_MEMTABLE_BYTES);
+        options.set_arena_block_size(SMALL_ARENA_BYTES);
+        options.set_compression_type(self.compression);
+        options.set_block_based_table_factory(&self.tables());
+        options
+    }
+
+    fn tables(&self) -> BlockBasedOptions {
+        let mut tables = BlockBasedOptions::default();
+        tables.set_block_cache(&self.cache);
+        tables.set_block_size(4 << 10);
+        tables.set_format_version(6);
+        tables.set_bloom_filter(10.0, false);
+        tables.set_whole_key_filtering(true);
+        // What is needed for every lookup is in the cache too, so that the limit holds, but is the last to be evicted.
+        tables.set_cache_index_and_filter_blocks(true);
+        tables.set_cache_index_and_filter_blocks_with_high_priority(true);
+        tables.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        tables
+    }
+}
+
+/// How the leftovers of dropped generations are compacted away: beside whatever else is compacting.
+pub(super) fn reclaiming() -> CompactOptions {
+    let mut options = CompactOptions::default();
+    options.set_exclusive_manual_compaction(false);
+    options
+}

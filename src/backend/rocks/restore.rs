@@ -1,0 +1,112 @@
+//! Filling a complete generation from a whole state: table files are built beside the database and then taken in.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use rocksdb::{IngestExternalFileOptions, Options, SstFileWriter, WriteBatch};
+
+use super::engine::RocksEngine;
+use super::families::{Db, encode_value, state_key};
+use super::options::FILE_BYTES;
+use super::registry::{Known, put_generation};
+use crate::backend::contract::{Coverage, GenerationId, GenerationRecord, StoreNumber};
+use crate::backend::memory::go_on;
+use crate::backend::workdir::remove_file;
+use crate::entry::{Change, Cursor};
+use crate::error::{Error, Result};
+use crate::version::Mark;
+
+/// How many bytes of entries pass between two calls of the observer.
+const OBSERVED_BYTES: u64 = 4 << 20;
+
+impl RocksEngine {
+    pub(super) fn ingest_state(
+        &self,
+        store: StoreNumber,
+        state: &mut dyn Cursor,
+        applied: Mark,
+        observer: &dyn Fn(u64) -> ControlFlow<()>,
+    ) -> Result<GenerationRecord> {
+        let id = self.registry().next_generation(store);
+        let mut files = Files { db: &self.db, id, paths: Vec::new() };
+        files.build(state, observer)?;
+        if !files.paths.is_empty() {
+            let mut ingest = IngestExternalFileOptions::default();
+            ingest.set_move_files(true); // linked, so that the state is on disk only once
+            let state = self.db.handles().state;
+            let taken = self.db.raw().ingest_external_file_cf_opts(state, &ingest, files.paths.clone());
+            taken.map_err(|error| self.db.failed("take in table files", error))?;
+        }
+        // A crash before this leaves entries without a record, which the next open finds and drops.
+        let record = GenerationRecord { id, from: Mark::ROOT, applied, coverage: Coverage::Complete, torn: None };
+        let mut batch = WriteBatch::default();
+        put_generation(&self.db, &mut batch, &record);
+        let mut registry = self.registry();
+        registry.put_numbers(&self.db, &mut batch);
+        let written = self.db.write(batch).and_then(|()| self.db.flush());
+        if let Err(error) = written {
+            registry.dropped.insert(id);
+            return Err(error);
+        }
+        registry.generations.insert(id, Known { record: record.clone(), ranges: std::sync::Arc::default() });
+        Ok(record)
+    }
+}
+
+/// The table files of one ingest. Dropping it removes those that are still here.
+struct Files<'a> {
+    db: &'a Db,
+    id: GenerationId,
+    paths: Vec<PathBuf>,
+}
+
+impl Files<'_> {
+    fn build(&mut self, state: &mut dyn Cursor, observer: &dyn Fn(u64) -> ControlFlow<()>) -> Result<()> {
+        let options = self.db.tuning.state_family();
+        let (mut total_bytes, mut told_bytes) = (0, 0);
+        let mut more = state.advance()?;
+        while more {
+            let mut file = self.begin(&options)?;
+            while more && file.file_size() < FILE_BYTES {
+                total_bytes += self.add(&mut file, state)?;
+                if total_bytes - told_bytes >= OBSERVED_BYTES {
+                    told_bytes = total_bytes;
+                    go_on(observer, total_bytes)?;
+                }
+                more = state.advance()?;
+            }
+            file.finish().map_err(|error| self.db.failed("finish a table file", error))?;
+        }
+        go_on(observer, total_bytes)
+    }
+
+    fn begin<'o>(&mut self, options: &'o Options) -> Result<SstFileWriter<'o>> {
+        let name = format!("{}-{}.sst", self.id.number, self.paths.len());
+        let path = self.db.dir.restore_dir().join(name);
+        let file = SstFileWriter::create(options);
+        file.open(&path).map_err(|error| self.db.failed("make a table file", error))?;
+        self.paths.push(path);
+        Ok(file)
+    }
+
+    fn add(&self, file: &mut SstFileWriter<'_>, state: &mut dyn Cursor) -> Result<u64> {
+        let change = state.change();
+        if change == Change::Tombstone {
+            return Err(Error::invalid("a whole state holds no tombstones"));
+        }
+        let (key, mut value) = (state_key(self.id, state.key()), Vec::new());
+        encode_value(change, &mut value);
+        file.put(&key, &value).map_err(|error| self.db.failed("write a table file", error))?;
+        Ok((key.len() + value.len()) as u64)
+    }
+}
+
+impl Drop for Files<'_> {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            if let Err(error) = remove_file(path) {
+                tracing::warn!(%error, "a table file stays behind until the next open");
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! [`WorkDir`]: the local directory that the index lives in: whose it is, who has it, what in it may be wiped.
+//!
+//! ```text
+//! <work>/ALLUVIUM        the marker: this directory is ours, and which format it has
+//! <work>/LOCK-alluvium   locked by the process that has the directory open, and names it
+//! <work>/DAMAGED         put there when RocksDB reports damage: the next open starts afresh
+//! <work>/rocks/          RocksDB
+//! <work>/restore/        table files being built; emptied at open
+//! <work>/spill/          what transactions spill; emptied at open
+//! ```
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind as IoKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+
+const MARKER: &str = "ALLUVIUM";
+const LOCK: &str = "LOCK-alluvium";
+const DAMAGED: &str = "DAMAGED";
+const ENGINE: &str = "rocks";
+const RESTORE: &str = "restore";
+const SPILL: &str = "spill";
+
+const MARKER_PREFIX: &str = "alluvium work directory, format ";
+const FORMAT: u32 = 1;
+/// More than any marker or lock file of ours has.
+const SMALL_FILE_BYTES: u64 = 4096;
+
+/// A work directory that this process has locked. Dropping it gives the lock back.
+#[derive(Debug)]
+pub(super) struct WorkDir {
+    path: PathBuf,
+    /// The lock lies on this open file; closing it unlocks.
+    _lock: File,
+}
+
+impl WorkDir {
+    /// Takes the directory at `path`, which is made where it is missing, and empties its temporary parts.
+    ///
+    /// # Errors
+    /// `Foreign` where it is a link, no directory, or holds files without our marker: then nothing was touched.
+    /// `Locked` where another process, or another handle of this one, has it. `Unsupported` where a newer format made it.
+    pub(super) fn claim(path: &Path, clock: &dyn Clock) -> Result<Self> {
+        make_dir_or_refuse(path)?;
+        // Looked at before the lock file is made: nothing may be added to somebody else's directory.
+        let ours = is_ours(path)?;
+        let mut lock = open_lock(&path.join(LOCK))?;
+        take_lock(&mut lock, &path.join(LOCK), clock)?;
+        if !ours {
+            write_marker(path)?;
+        }
+        let dir = Self { path: path.to_path_buf(), _lock: lock };
+        for part in [RESTORE, SPILL] {
+            remove_tree(&dir.path.join(part))?;
+            make_dir(&dir.path.join(part))?;
+        }
+        Ok(dir)
+    }
+
+    pub(super) fn engine_dir(&self) -> PathBuf {
+        self.path.join(ENGINE)
+    }
+
+    pub(super) fn restore_dir(&self) -> PathBuf {
+        self.path.join(RESTORE)
+    }
+
+    pub(super) fn spill_dir(&self) -> PathBuf {
+        self.path.join(SPILL)
+    }
+
+    /// Notes that the index is damaged, so that the next open wipes it. Does what it can.
+    pub(super) fn condemn(&self) {
+        let path = self.path.join(DAMAGED);
+        if let Err(error) = OpenOptions::new().create(true).append(true).open(&path) {
+            tracing::warn!(%error, path = %path.display(), "could not note that the index is damaged");
+        }
+    }
+
+    /// Whether an earlier process found the index damaged.
+    pub(super) fn is_condemned(&self) -> bool {
+        self.path.join(DAMAGED).symlink_metadata().is_ok()
+    }
+
+    /// Removes the index. Only our own subdirectory of a directory with our marker is touched.
+    pub(super) fn wipe_engine(&self) -> Result<()> {
+        remove_tree(&self.engine_dir())?;
+        remove_file(&self.path.join(DAMAGED))
+    }
+}
+
+fn make_dir_or_refuse(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(found) => {
+            let what = if found.is_symlink() { "a symbolic link" } else { "not a directory" };
+            Err(foreign(path, &format!("the work directory is {what}")))
+        }
+        Err(error) if error.kind() == IoKind::NotFound => {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+            made.map_err(|source| Error::io(path, "make the work directory", source))
+        }
+        Err(source) => Err(Error::io(path, "look at the work directory", source)),
+    }
+}
+
+/// Whether the directory carries our marker; `false` where it is (as good as) empty.
+fn is_ours(path: &Path) -> Result<bool> {
+    let mut others = Vec::new();
+    for entry in fs::read_dir(path).map_err(|source| Error::io(path, "list the work directory", source))? {
+        let name = entry.map_err(|source| Error::io(path, "list the work directory", source))?.file_name();
+        if name != MARKER && name != LOCK {
+            others.push(name); // a foreign directory may be large, but one name is enough
+            break;
+        }
+    }
+    let marker = path.join(MARKER);
+    let text = match marker.symlink_metadata() {
+        Err(error) if error.kind() == IoKind::NotFound => String::new(),
+        Err(source) => return Err(Error::io(&marker, "look at the marker", source)),
+        Ok(found) if !found.is_file() => return Err(foreign(path, "its marker is not a file")),
+        Ok(_) => read_small(&marker)?,
+    };
+    let format = text.strip_prefix(MARKER_PREFIX).and_then(|rest| rest.strip_suffix('\n')).map(str::parse::<u32>);
+    match format {
+        Some(Ok(FORMAT)) => Ok(true),
+        Some(Ok(newer)) => {
+            let context = format!("{} has format {newer}; this build knows {FORMAT}", marker.display());
+            Err(Error::new(ErrorKind::Unsupported, context))
+        }
+        // A crash may have cut the marker off, but then nothing else had been made yet.
+        _ if others.is_empty() && marker_text().starts_with(&text) => Ok(false),
+        _ => Err(foreign(path, "the work directory is not empty and does not carry our marker")),
+    }
+}
+
+fn marker_text() -> String {
+    format!("{MARKER_PREFIX}{FORMAT}\n")
+}
+
+/// The marker is durable before anything is made that only a marker allows us to wipe.
+fn write_marker(path: &Path) -> Result<()> {
+    let marker = path.join(MARKER);
+    let write = || -> std::io::Result<()> {
+        let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&marker)?;
+        file.write_all(marker_text().as_bytes())?;
+        file.sync_all()?;
+        File::open(path)?.sync_all()
+    };
+    write().map_err(|source| Error::io(&marker, "write the marker", source))
+}
+
+fn open_lock(path: &Path) -> Result<File> {
+    if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+        return Err(foreign(path, "the lock is not a file"));
+    }
+    let opened = OpenOptions::new().create(true).read(true).write(true).truncate(false).open(path);
+    opened.map_err(|source| Error::io(path, "open the lock", source))
+}
+
+fn take_lock(lock: &mut File, path: &Path, clock: &dyn Clock) -> Result<()> {
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let text = read_small(path).unwrap_or_default();
+            let holder = if text.is_empty() { "another process".to_owned() } else { text.trim().to_owned() };
+            let context = format!("the work directory {} is in use", path.parent().unwrap_or(path).display());
+            return Err(Error::new(ErrorKind::Locked { holder }, context));
+        }
+        Err(TryLockError::Error(source)) => return Err(Error::io(path, "lock the work directory", source)),
+    }
+    let text = format!("process {}, since {} ms after 1970\n", std::process::id(), clock.wall_ms());
+    let mut name_holder = || -> std::io::Result<()> {
+        lock.set_len(0)?;
+        lock.seek(SeekFrom::Start(0))?;
+        lock.write_all(text.as_bytes())
+    };
+    name_holder().map_err(|source| Error::io(path, "name the holder of the lock", source))
+}
+
+fn read_small(path: &Path) -> Result<String> {
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(SMALL_FILE_BYTES).read_to_end(&mut text));
+    read.map_err(|source| Error::io(path, "read", source))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn make_dir(path: &Path) -> Result<()> {
+    let made = DirBuilder::new().mode(0o700).create(path);
+    made.map_err(|source| Error::io(path, "make a directory", source))
+}
+
+/// Removes a directory of ours with all it holds; links are removed, never followed.
+fn remove_tree(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == IoKind::NotFound => Ok(()),
+        Err(source) => Err(Error::io(path, "look at a directory", source)),
+        Ok(found) if found.is_dir() => {
+            fs::remove_dir_all(path).map_err(|source| Error::io(path, "empty a directory", source))
+        }
+        Ok(_) => remove_file(path),
+    }
+}
+
+/// Removes a file of ours, if it is there.
+#[expect(clippy::disallowed_methods, reason = "the index is not part of the simulated disk")]
+pub(super) fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != IoKind::NotFound => Err(Error::io(path, "remove a file", source)),
+        _ => Ok(()),
+    }
+}
+
+fn foreign(path: &Path, context: &str) -> Error {
+    Error::new(ErrorKind::Foreign { path: path.to_path_buf() }, context)
+}

@@ -1,0 +1,70 @@
+//! What a look into a store's directory shows, sorted by kind and not yet judged.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::fork::Fork;
+use super::name::{FileName, RunName, TemporaryName};
+use crate::version::{Epoch, Version};
+
+/// The files of a store. A few dozen bytes a file; files per store stay near the number of retained versions.
+///
+/// List the store's directory **first** and the forks **after** it. Then every run in the listing has its fork in it, and
+/// every claim that was confirmed before one of these runs appeared is in it: retirement depends on that.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Listing {
+    /// The runs and their lengths in bytes.
+    pub(crate) runs: BTreeMap<RunName, u64>,
+    /// The claims.
+    pub(crate) forks: BTreeMap<Epoch, Fork>,
+    /// The announcements of retirements: versions below the highest of them are given up.
+    pub(crate) horizons: BTreeSet<Version>,
+    /// Files that were never published.
+    pub(crate) temporaries: BTreeSet<TemporaryName>,
+    /// Names that are not ours; they are reported and never touched.
+    pub(crate) foreign: BTreeSet<String>,
+}
+
+impl Listing {
+    /// Adds a file that lies directly in the store's directory.
+    pub(crate) fn add(&mut self, name: &str, length_bytes: u64) {
+        match FileName::parse(name) {
+            Some(FileName::Run(run)) => {
+                self.runs.insert(run, length_bytes);
+            }
+            Some(FileName::Horizon(version)) => {
+                self.horizons.insert(version);
+            }
+            Some(FileName::Fork(_)) | None => self.add_temporary(name, TemporaryName::parse(name)),
+        }
+    }
+
+    /// Adds a file that lies in the directory of forks. `read` is asked for the fork of a file that is one.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub(crate) fn add_fork<E>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(Epoch) -> Result<Option<Fork>, E>,
+    ) -> Result<(), E> {
+        let Some(FileName::Fork(epoch)) = FileName::parse_fork(name) else {
+            self.add_temporary(name, TemporaryName::parse_fork(name));
+            return Ok(());
+        };
+        if let Some(fork) = read(epoch)? {
+            self.forks.insert(epoch, fork);
+        }
+        Ok(())
+    }
+
+    fn add_temporary(&mut self, name: &str, temporary: Option<TemporaryName>) {
+        match temporary {
+            Some(temporary) => {
+                self.temporaries.insert(temporary);
+            }
+            None => {
+                self.foreign.insert(name.to_owned());
+            }
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Index blocks: the fences of pages (in a stripe) or of stripes (in the top index), searched where they lie.
+//!
+//! A fence is the shortest prefix of a page's first key that is greater than the last key before the page. So entry `i`
+//! holds the keys from its fence up to the next one's, and the entry of a key is the last whose fence is not above it.
+
+use std::cmp::Ordering;
+
+use crate::codec::Put;
+use crate::entry::KeyRange;
+use crate::error::{Error, Result};
+
+/// Bytes of a fence that are compared as one number.
+const HEAD_BYTES: usize = 8;
+
+/// What an index says about a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PagePlace {
+    /// From the start of the stripe.
+    pub(super) offset: u32,
+    pub(super) stored_bytes: u32,
+    /// Equal to `stored_bytes` where the page is not compressed.
+    pub(super) raw_bytes: u32,
+    /// Of the stored bytes.
+    pub(super) crc: u32,
+}
+
+/// What the top index says about a stripe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StripePlace {
+    /// Where the first page starts in the file.
+    pub(super) offset: u64,
+    /// The running number of the first page in the file.
+    pub(super) first_page: u64,
+    /// Where the page index starts, from the start of the stripe.
+    pub(super) index_offset: u32,
+    pub(super) index_bytes: u32,
+    pub(super) index_crc: u32,
+    /// The filter starts at the next multiple of the block alignment behind the page index.
+    pub(super) filter_bytes: u32,
+    pub(super) filter_crc: u32,
+}
+
+/// The entry of an index block: where something lies, after the end of its fence.
+pub(super) trait Entry: Sized {
+    /// Four bytes of fence end, then the place.
+    const STORED_BYTES: usize;
+    fn encode(&self, out: &mut Vec<u8>);
+    fn decode(stored: &[u8]) -> Option<Self>;
+}
+
+fn field_u32(stored: &[u8], at: usize) -> Option<u32> {
+    stored.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+}
+
+fn field_u64(stored: &[u8], at: usize) -> Option<u64> {
+    stored.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+impl Entry for PagePlace {
+    const STORED_BYTES: usize = 20;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        [self.offset, self.stored_bytes, self.raw_bytes, self.crc].into_iter().for_each(|field| out.put_u32(field));
+    }
+
+    #[inline]
+    fn decode(stored: &[u8]) -> Option<Self> {
+        Some(Self {
+            offset: field_u32(stored, 4)?,
+            stored_bytes: field_u32(stored, 8)?,
+            raw_bytes: field_u32(stored, 12)?,
+            crc: field_u32(stored, 16)?,
+        })
+    }
+}
+
+impl Entry for StripePlace {
+    const STORED_BYTES: usize = 40;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.offset);
+        out.put_u64(self.first_page);
+        [self.index_offset, self.index_bytes, self.index_crc, self.filter_bytes, self.filter_crc]
+            .into_iter()
+            .for_each(|field| out.put_u32(field));
+    }
+
+    #[inline]
+    fn decode(stored: &[u8]) -> Option<Self> {
+        Some(Self {
+            offset: field_u64(stored, 4)?,
+            first_page: field_u64(stored, 12)?,
+            index_offset: field_u32(stored, 20)?,
+            index_bytes: field_u32(stored, 24)?,
+            index_crc: field_u32(stored, 28)?,
+            filter_bytes: field_u32(stored, 32)?,
+            filter_crc: field_u32(stored, 36)?,
+        })
+    }
+}
+
+/// The shortest prefix of `key` that is greater than `before`, which must be below `key`.
+pub(super) fn fence<'a>(before: &[u8], key: &'a [u8]) -> &'a [u8] {
+    let shared = shared_bytes(before, key);
+    key.get(..=shared).unwrap_or(key)
+}
+
+pub(super) fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// Collects the entries of one index block; holds their fences and places until [`IndexBuilder::encode`].
+#[derive(Debug)]
+pub(super) struct IndexBuilder<E> {
+    /// All fences but the first, one after the other.
+    fences: Vec<u8>,
+    /// The end of each fence in `fences`; that of the first entry is 0.
+    entries: Vec<(usize, E)>,
+}
+
+impl<E: Entry> IndexBuilder<E> {
+    pub(super) fn new() -> Self {
+        Self { fences: Vec::new(), entries: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, fence: &[u8], entry: E) {
+        // The first fence separates nothing from nothing: leaving it out keeps the common prefix of the others long.
+        if !self.entries.is_empty() {
+            self.fences.extend_from_slice(fence);
+        }
+        self.entries.push((self.fences.len(), entry));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The memory that the collected entries take.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.fences.len() + self.entries.len() * (E::STORED_BYTES + 8)
+    }
+
+    /// The block; the builder is empty afterwards.
+    pub(super) fn encode(&mut self) -> Result<Vec<u8>> {
+        let fences = std::mem::take(&mut self.fences);
+        let entries = std::mem::take(&mut self.entries);
+        let starts = std::iter::once(0).chain(entries.iter().map(|(end, _)| *end));
+        let fence_of = |(start, (end, _)): (usize, &(usize, E))| fences.get(start..*end).unwrap_or_default();
+        let spans = || starts.clone().zip(&entries).map(fence_of);
+        // Fences ascend, so what the second and the last share, all share.
+        let common = spans().nth(1).zip(spans().last()).map_or(0, |(low, high)| shared_bytes(low, high));
+        let suffixes = || spans().map(|fence| fence.get(common..).unwrap_or_default());
+
+        let mut out = Vec::with_capacity(8 + entries.len() * (HEAD_BYTES + E::STORED_BYTES) + fences.len());
+        out.put_u32(narrow(entries.len())?);
+        out.put_u32(narrow(common)?);
+        suffixes().for_each(|suffix| out.extend_from_slice(&head_of(suffix).to_be_bytes()));
+        let mut end = 0_usize;
+        for (suffix, (_, entry)) in suffixes().zip(&entries) {
+            end += suffix.len();
+            out.put_u32(narrow(end)?);
+            entry.encode(&mut out);
+        }
+        out.extend_from_slice(spans().nth(1).and_then(|fence| fence.get(..common)).unwrap_or_default());
+        suffixes().for_each(|suffix| out.extend_from_slice(suffix));
+        Ok(out)
+    }
+}
+
+fn narrow(length: usize) -> Result<u32> {
+    u32::try_from(length).map_err(|e| Error::invalid("an index of 4 GiB or more").with_source(e))
+}
+
+/// The first eight bytes as a big-endian number, short ones filled with zeros: sorts as the bytes do, but for ties.
+#[inline]
+fn head_of(suffix: &[u8]) -> u64 {
+    if let Some(head) = suffix.first_chunk::<HEAD_BYTES>() {
+        return u64::from_be_bytes(*head);
+    }
+    let mut head = [0; HEAD_BYTES];
+    head.iter_mut().zip(suffix).for_each(|(to, from)| *to = *from);
+    u64::from_be_bytes(head)
+}
+
+/// An index block where it lies.
+#[derive(Debug)]
+pub(super) struct IndexView<'a, E: Entry> {
+    heads: &'a [[u8; HEAD_BYTES]],
+    entries: &'a [u8],
+    common: &'a [u8],
+    suffixes: &'a [u8],
+    kind: std::marker::PhantomData<E>,
+}
+
+impl<'a, E: Entry> IndexView<'a, E> {
+    /// Takes a block apart; `None` where its lengths do not fit it.
+    #[inline]
+    pub(super) fn parse(block: &'a [u8]) -> Option<Self> {
+        let (count, rest) = block.split_first_chunk::<4>()?;
+        let (common, rest) = rest.split_first_chunk::<4>()?;
+        let count = usize::try_from(u32::from_le_bytes(*count)).ok()?;
+        let common = usize::try_from(u32::from_le_bytes(*common)).ok()?;
+        let (heads, rest) = rest.split_at_checked(count.checked_mul(HEAD_BYTES)?)?;
+        let (entries, rest) = rest.split_at_checked(count.checked_mul(E::STORED_BYTES)?)?;
+        let (common, suffixes) = rest.split_at_checked(common)?;
+        Some(Self { heads: heads.as_chunks().0, entries, common, suffixes, kind: std::marker::PhantomData })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// The place of the entry that would hold `key`: the last one whose fence is not above it, or the first.
+    #[inline]
+    pub(super) fn find(&self, key: &[u8]) -> usize {
+        let (lead, suffix) = key.split_at(self.common.len().min(key.len()));
+        if !self.common.is_empty() {
+            match lead.cmp(self.common) {
+                Ordering::Less => return 0,
+                Ordering::Greater => return self.len().saturating_sub(1),
+                Ordering::Equal => (),
+            }
+        }
+        let probe = head_of(suffix);
+        let heads = self.heads.get(1..).unwrap_or_default();
+        let below = heads.partition_point(|head| u64::from_be_bytes(*head) < probe);
+        match heads.get(below) {
+            Some(head) if u64::from_be_bytes(*head) == probe => self.find_among_ties(below, probe, suffix),
+            _ => below,
+        }
+    }
+
+    /// The fences behind `below` that have the same head as `suffix` are compared in full.
+    #[cold]
+    fn find_among_ties(&self, below: usize, probe: u64, suffix: &[u8]) -> usize {
+        let (mut low, mut high) = (below, self.len().saturating_sub(1));
+        while low < high {
+            let middle = low.midpoint(high);
+            let place = middle.saturating_add(1);
+            let tied = self.heads.get(place).is_some_and(|head| u64::from_be_bytes(*head) == probe);
+            if tied && self.suffix(place).is_some_and(|fence| fence <= suffix) {
+                low = place;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    #[inline]
+    fn stored(&self, place: usize) -> Option<&'a [u8]> {
+        let start = place.checked_mul(E::STORED_BYTES)?;
+        self.entries.get(start..start.checked_add(E::STORED_BYTES)?)
+    }
+
+    #[inline]
+    pub(super) fn entry(&self, place: usize) -> Option<E> {
+        E::decode(self.stored(place)?)
+    }
+
+    fn fence_end(&self, place: usize) -> Option<usize> {
+        usize::try_from(field_u32(self.stored(place)?, 0)?).ok()
+    }
+
+    fn suffix(&self, place: usize) -> Option<&'a [u8]> {
+        let start = place.checked_sub(1).map_or(Some(0), |before| self.fence_end(before))?;
+        self.suffixes.get(start..self.fence_end(place)?)
+    }
+
+    /// How `key` compares with the fence at `place`; `None` where there is no such fence. The first entry has none.
+    pub(super) fn compare(&self, key: &[u8], place: usize) -> Option<Ordering> {
+        if place == 0 {
+            return None;
+        }
+        let fence = self.suffix(place)?;
+        let (lead, suffix) = key.split_at(self.common.len().min(key.len()));
+        Some(lead.cmp(self.common).then_with(|| suffix.cmp(fence)))
+    }
+
+    /// Whether the range ends before every key that the entry at `place` can hold.
+    pub(super) fn starts_beyond(&self, range: &KeyRange, place: usize) -> bool {
+        range.end.as_ref().and_then(|end| self.compare(end, place)).is_some_and(Ordering::is_le)
+    }
+
+    /// Whether the block is as the builder makes it: heads that go with their fences, fences that ascend, no more bytes.
+    pub(super) fn is_sound(&self) -> bool {
+        let all = (0..self.len()).map(|place| self.suffix(place));
+        let heads_fit = all
+            .clone()
+            .zip(self.heads)
+            .all(|(suffix, head)| suffix.is_some_and(|suffix| head_of(suffix) == u64::from_be_bytes(*head)));
+        let ascend = all.clone().skip(1).is_sorted_by(|a, b| a < b);
+        let first_is_empty = self.len() == 0 || self.suffix(0).is_some_and(<[u8]>::is_empty);
+        let ends = self.len().checked_sub(1).map_or(Some(0), |last| self.fence_end(last));
+        heads_fit && ascend && first_is_empty && ends == Some(self.suffixes.len())
+    }
+}

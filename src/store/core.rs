@@ -1,0 +1,321 @@
+//! [`Core`]: what a provider, its transactions and the folding job share, and every change of which layers are current.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::commit::{ChangeSet, Writer, commit};
+use super::directory::{Claimed, DirectoryOptions, OpenChain, StoreDirectory};
+use super::layers::{Layers, Source};
+use super::load::{create, load};
+use super::options::{Residency, StoreOptions};
+use super::scan::OpenScans;
+use super::slot::Slot;
+use super::transaction::Committer;
+use crate::backend::{Backend, Coverage, GenerationId, StoreNumber, VersionRecord};
+use crate::catalog::{RunName, Wanted};
+use crate::checkpoint::Checkpoint;
+use crate::clock::Clock;
+use crate::entry::{KeyRange, StateStoreId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::run::Run;
+use crate::version::{Epoch, IdSource, StoreUid, Version, VersionId};
+
+/// What a provider, its transactions and the folding job share.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) directory: StoreDirectory,
+    pub(super) backend: Backend,
+    pub(super) store: StoreNumber,
+    uid: StoreUid,
+    pub(super) options: StoreOptions,
+    holder: String,
+    pub(super) slot: Arc<Slot>,
+    pub(super) scans: Arc<OpenScans>,
+    /// Held by whoever folds a delta or moves the base. Taken before `state`, never under it.
+    moving: Mutex<()>,
+    /// A folding job is queued or runs.
+    is_folding: AtomicBool,
+    /// Guards which layers are current. Held for moments only: no I/O and no other lock is taken under it.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    epoch: Epoch,
+    layers: Arc<Layers>,
+    /// The newest committed version, which is above the layers' while an older one was begun on and nothing committed.
+    head: VersionId,
+    /// Something failed half-way: the next `begin` must claim a new epoch and load afresh.
+    is_stale: bool,
+    fenced: Option<Epoch>,
+    /// Files that the current layers should have been made of but were damaged or gone.
+    passed_over: Vec<PathBuf>,
+}
+
+impl Committer for Core {
+    fn commit(&self, changes: ChangeSet<'_>) -> Result<Version> {
+        let writer = {
+            let state = self.state();
+            Writer { uid: self.uid, epoch: state.epoch, parent: state.layers.mark }
+        };
+        #[cfg(feature = "conformance")]
+        super::planted::apply_before_publish(self.options.planted, &self.layers(), &changes)?;
+        let outcome = commit(&self.directory, &writer, &changes);
+        let mut state = self.state();
+        match outcome {
+            Ok(name) => {
+                state.head = writer.to();
+                drop(state);
+                self.put_on_top(&name);
+                Ok(writer.to().version)
+            }
+            Err(error) => {
+                state.is_stale = true;
+                if let ErrorKind::Fenced { by } = error.kind() {
+                    state.fenced = Some(*by);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Core {
+    pub(super) fn open(
+        backend: &Backend,
+        checkpoint: Arc<dyn Checkpoint>,
+        id: StateStoreId,
+        options: StoreOptions,
+        ids: IdSource,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let use_of = DirectoryOptions { access: options.access, codec: options.codec };
+        let directory = StoreDirectory::new(checkpoint, id, use_of, ids, clock);
+        let holder = format!("process {}", std::process::id());
+        let claimed = directory.claim(Wanted::Newest, None, &holder)?;
+        let store = backend.engine().store(claimed.uid, directory.id())?;
+        let layers = load(backend, store, &claimed.chain, options.residency, &|_| ControlFlow::Continue(()))?;
+        let state = State {
+            epoch: claimed.epoch,
+            layers: Arc::new(layers),
+            head: claimed.head,
+            is_stale: false,
+            fenced: None,
+            passed_over: directory.passed_over(&claimed.chain),
+        };
+        Ok(Self {
+            directory,
+            backend: backend.clone(),
+            store,
+            uid: claimed.uid,
+            options,
+            holder,
+            slot: Arc::default(),
+            scans: Arc::default(),
+            moving: Mutex::default(),
+            is_folding: AtomicBool::new(false),
+            state: Mutex::new(state),
+        })
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.state().epoch
+    }
+
+    /// How many deltas wait to be folded.
+    pub(super) fn waiting(&self) -> usize {
+        self.state().layers.waiting()
+    }
+
+    /// Files that the current layers should have been made of but were damaged or gone.
+    pub(super) fn passed_over(&self) -> Vec<PathBuf> {
+        self.state().passed_over.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is one assignment, so it is whole whatever happened to a thread that held it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(feature = "conformance")]
+    fn layers(&self) -> Arc<Layers> {
+        Arc::clone(&self.state().layers)
+    }
+
+    fn moving(&self) -> MutexGuard<'_, ()> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The layers of `version`, ready to be written on. The caller holds the writer slot.
+    pub(super) fn layers_at(&self, version: Version) -> Result<Arc<Layers>> {
+        let epoch = {
+            let state = self.state();
+            if let Some(by) = state.fenced {
+                return Err(Error::new(ErrorKind::Fenced { by }, "this provider may not write any more"));
+            }
+            if !state.is_stale && state.layers.mark.at.version == version {
+                return Ok(Arc::clone(&state.layers));
+            }
+            state.epoch
+        };
+        // Anything else is an opening of its own: after a failure, or on an older version. If an interrupted commit turned
+        // out to be there, it is above `version` and unacknowledged: the next commit supersedes it.
+        let claimed = self.directory.claim(Wanted::At(version), Some(epoch), &self.holder).inspect_err(|error| {
+            if let ErrorKind::Fenced { by } = error.kind() {
+                self.state().fenced = Some(*by);
+            }
+        })?;
+        self.install(&claimed)?;
+        Ok(Arc::clone(&self.state().layers))
+    }
+
+    /// Makes the layers of a fresh claim current.
+    fn install(&self, claimed: &Claimed) -> Result<()> {
+        let _moving = self.moving();
+        let layers =
+            load(&self.backend, self.store, &claimed.chain, self.options.residency, &|_| ControlFlow::Continue(()))?;
+        let mut state = self.state();
+        state.epoch = claimed.epoch;
+        state.head = claimed.head;
+        state.layers = Arc::new(layers);
+        state.is_stale = false;
+        state.passed_over = self.directory.passed_over(&claimed.chain);
+        Ok(())
+    }
+
+    /// Step 4 of a commit. It cannot fail the commit: if the new delta cannot be read now, the next `begin` loads afresh.
+    fn put_on_top(&self, name: &RunName) {
+        let opened = self.directory.open_run(name);
+        let mut state = self.state();
+        match opened {
+            Ok(run) => state.layers = Arc::new(state.layers.with_commit(run)),
+            Err(error) => {
+                tracing::warn!(%error, "the delta just committed cannot be read; loading afresh");
+                state.is_stale = true;
+            }
+        }
+    }
+
+    /// Queues folding, unless it is queued already. Without a worker thread, folds here until the tail is short.
+    pub(super) fn fold_soon(self: &Arc<Self>) {
+        let longest = self.options.longest_tail;
+        if self.state().layers.waiting() > longest {
+            // The background cannot keep up: whoever commits helps, so that reads stay bounded.
+            self.fold_and_report(longest);
+        }
+        if !self.is_folding.swap(true, Ordering::AcqRel) {
+            // The job holds no claim on the store's life: a provider that is dropped ends its folding.
+            let core = Arc::downgrade(self);
+            self.backend.worker().submit(Box::new(move || {
+                if let Some(core) = core.upgrade() {
+                    core.is_folding.store(false, Ordering::Release);
+                    core.fold_and_report(0);
+                }
+            }));
+        }
+    }
+
+    fn fold_and_report(&self, longest: usize) {
+        if let Err(error) = self.fold(longest) {
+            // Nothing is lost: the deltas stay in the tail and are read from there.
+            tracing::warn!(store = %self.directory.id(), %error, "the index could not take in a delta");
+        }
+    }
+
+    /// Folds deltas into the index, oldest first, until at most `longest` are left in the tail.
+    pub(super) fn fold(&self, longest: usize) -> Result<()> {
+        while self.fold_one(longest)? {}
+        Ok(())
+    }
+
+    fn fold_one(&self, longest: usize) -> Result<bool> {
+        let _moving = self.moving();
+        let layers = Arc::clone(&self.state().layers);
+        if layers.waiting() <= longest {
+            return Ok(false);
+        }
+        let Some((run, generation)) = layers.next_fold() else { return Ok(false) };
+        let mut changes = run.layer(KeyRange::ALL).cursor;
+        generation.apply(run.ranges(), &mut *changes, run.header().mark(), Some(&record_of(&run)))?;
+        let mut state = self.state();
+        // Commits may have put more on top meanwhile, but only the holder of `moving` takes anything out.
+        state.layers = Arc::new(state.layers.without_run(run.header().id));
+        Ok(true)
+    }
+
+    /// Rewrites the chain of the newest version as one run with `write`, and moves the base up to it.
+    ///
+    /// While the run is written, new commits fold into a new generation; when it is there, the old one is dropped.
+    pub(super) fn move_base(
+        &self,
+        write: impl FnOnce(&StoreDirectory, &OpenChain) -> Result<Option<RunName>>,
+    ) -> Result<Version> {
+        let to = self.head()?;
+        let sealed = self.seal(to)?;
+        let chain = self.directory.open_chain(&self.directory.catalog()?, to)?;
+        if write(&self.directory, &chain)?.is_some() {
+            let chain = self.directory.open_chain(&self.directory.catalog()?, to)?;
+            if let Some(sealed) = sealed {
+                self.rebase(&chain, sealed);
+            }
+        }
+        Ok(to.version)
+    }
+
+    /// The newest committed version.
+    pub(super) fn head(&self) -> Result<VersionId> {
+        let (head, is_stale) = {
+            let state = self.state();
+            (state.head, state.is_stale)
+        };
+        // After a commit was cut off, only the directory knows.
+        if is_stale { Ok(self.directory.catalog()?.head()) } else { Ok(head) }
+    }
+
+    /// Starts a new generation if `at` is what the layers make, so that what is folded from now on is above it.
+    fn seal(&self, at: VersionId) -> Result<Option<GenerationId>> {
+        let _moving = self.moving();
+        let layers = Arc::clone(&self.state().layers);
+        if layers.mark.at != at || self.options.residency == Residency::Resident {
+            return Ok(None);
+        }
+        let generation = create(&self.backend, self.store, layers.mark, Coverage::Changes)?;
+        let id = generation.id();
+        let mut state = self.state();
+        // Commits may have put deltas on top meanwhile; they belong above it.
+        let place = state.layers.sources.len() - layers.sources.len();
+        let mut sources = state.layers.sources.clone();
+        sources.insert(place, Source::Generation(generation));
+        state.layers = Arc::new(Layers { sources, ..(*state.layers).clone() });
+        Ok(Some(id))
+    }
+
+    /// Replaces everything below the generation `sealed` by the runs of `chain`, and retires the generations among it.
+    fn rebase(&self, chain: &OpenChain, sealed: GenerationId) {
+        let _moving = self.moving();
+        let mut state = self.state();
+        let current = Arc::clone(&state.layers);
+        let is_sealed = |source: &Source| matches!(source, Source::Generation(generation) if generation.id() == sealed);
+        // Gone after a rollback or a fresh load: the new run stays for whoever opens that version.
+        let Some(place) = current.sources.iter().position(is_sealed) else { return };
+        let (kept, replaced) = current.sources.split_at(place + 1);
+        // Each is dropped when the last transaction that reads through it has ended.
+        replaced.iter().filter_map(Source::generation).for_each(|generation| generation.retire());
+        let base = chain.newest_first().into_iter().map(Source::Run);
+        let sources = kept.iter().cloned().chain(base).collect();
+        state.layers = Arc::new(Layers { sources, ..(*current).clone() });
+    }
+}
+
+/// What the version metadata family keeps of a commit.
+pub(super) fn record_of(run: &Run) -> VersionRecord {
+    VersionRecord {
+        at: run.header().mark(),
+        entries: run.properties().entries,
+        bytes: run.file_bytes(),
+        committed_at_ms: 0,
+        metadata: run.metadata().clone(),
+    }
+}

@@ -1,0 +1,317 @@
+//! [`StoreDirectory`]: one store's directory in the checkpoint: listing, claiming, opening and making files.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::catalog::{
+    Catalog, Claim, Confirmation, FORKS, FileName, Fork, ForkRecord, Listing, MAX_FORK_BYTES, RunName, TemporaryName,
+    Wanted, fenced_by,
+};
+use crate::checkpoint::{Checkpoint, PendingFile};
+use crate::clock::Clock;
+use crate::entry::{Families, StateStoreId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::{FileKind, PublishError};
+use crate::run::{Access, PageCodec, Run, RunHeader};
+use crate::version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, VersionId};
+
+/// A listing can move under a reader when another process cleans up; after this many times it is something else.
+const MOST_LISTINGS: usize = 64;
+
+/// One store's directory in the checkpoint. It knows files, not layers.
+#[derive(Debug)]
+pub(super) struct StoreDirectory {
+    checkpoint: Arc<dyn Checkpoint>,
+    id: StateStoreId,
+    path: String,
+    access: Access,
+    codec: PageCodec,
+    ids: IdSource,
+    clock: Arc<dyn Clock>,
+    /// The runs that are open, so that a file is mapped and verified once. Guards the map only; files are opened outside.
+    open_runs: Mutex<HashMap<RunName, Weak<Run>>>,
+}
+
+/// The runs that make one version, opened and checked against each other; oldest first.
+#[derive(Debug)]
+pub(super) struct OpenChain {
+    /// The newest snapshot and the collapsed deltas above it.
+    pub(super) base: Vec<Arc<Run>>,
+    /// The single deltas above the base.
+    pub(super) singles: Vec<Arc<Run>>,
+    pub(super) mark: Mark,
+    pub(super) families: Arc<Families>,
+    /// Files that should have been used but were damaged or gone.
+    passed_over: Vec<RunName>,
+}
+
+impl OpenChain {
+    /// The mark that the base ends with.
+    pub(super) fn base_mark(&self) -> Mark {
+        self.base.last().map_or(Mark::ROOT, |run| run.header().mark())
+    }
+
+    /// All runs, newest first.
+    pub(super) fn newest_first(&self) -> Vec<Arc<Run>> {
+        self.base.iter().chain(&self.singles).rev().cloned().collect()
+    }
+}
+
+/// A claimed epoch, and what it was claimed on.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    pub(super) uid: StoreUid,
+    pub(super) epoch: Epoch,
+    /// The newest version when the claim was confirmed.
+    pub(super) head: VersionId,
+    pub(super) chain: OpenChain,
+}
+
+/// How a store's directory is used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DirectoryOptions {
+    pub(super) access: Access,
+    pub(super) codec: PageCodec,
+}
+
+impl StoreDirectory {
+    pub(super) fn new(
+        checkpoint: Arc<dyn Checkpoint>,
+        id: StateStoreId,
+        options: DirectoryOptions,
+        ids: IdSource,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let path = format!("state/{id}");
+        let DirectoryOptions { access, codec } = options;
+        Self { checkpoint, id, path, access, codec, ids, clock, open_runs: Mutex::default() }
+    }
+
+    pub(super) fn id(&self) -> &StateStoreId {
+        &self.id
+    }
+
+    pub(super) fn new_run_id(&self) -> RunId {
+        self.ids.run_id()
+    }
+
+    pub(super) fn delta_codec(&self) -> PageCodec {
+        self.codec
+    }
+
+    /// Where a run lies, for people.
+    pub(super) fn display_path(&self, name: &RunName) -> PathBuf {
+        self.checkpoint.display_path(&self.file(name))
+    }
+
+    /// Lists the directory, then the forks, and reads these.
+    pub(super) fn catalog(&self) -> Result<Catalog> {
+        let mut listing = Listing::default();
+        for entry in self.checkpoint.list(&self.path)?.iter().filter(|entry| entry.stat.kind == FileKind::File) {
+            listing.add(&entry.name, entry.stat.length_bytes);
+        }
+        for entry in self.checkpoint.list(&self.forks_path())? {
+            listing.add_fork(&entry.name, |epoch| self.read_fork(epoch))?;
+        }
+        Ok(Catalog::new(listing))
+    }
+
+    /// The epochs that are claimed, in no order.
+    pub(super) fn fork_epochs(&self) -> Result<Vec<Epoch>> {
+        let entries = self.checkpoint.list(&self.forks_path())?; // as many as forks are kept
+        let epoch = |name: &str| match FileName::parse_fork(name) {
+            Some(FileName::Fork(epoch)) => Some(epoch),
+            _ => None,
+        };
+        Ok(entries.iter().filter_map(|entry| epoch(&entry.name)).collect())
+    }
+
+    /// The protocol of opening: list, claim the next epoch on what is wanted, list again; start over if the head has moved.
+    ///
+    /// `mine` is the epoch that the caller holds so far: if somebody has claimed a higher one, the caller is fenced and
+    /// must not take the store back.
+    pub(super) fn claim(&self, wanted: Wanted, mut mine: Option<Epoch>, holder: &str) -> Result<Claimed> {
+        for _ in 0..MOST_LISTINGS {
+            let before = self.catalog()?;
+            if let Some(by) = mine.and_then(|mine| fenced_by(before.listing().forks.keys().copied(), mine)) {
+                return Err(Error::new(ErrorKind::Fenced { by }, "another writer has opened the store"));
+            }
+            let claim = Claim::plan(&before, wanted)?;
+            let chain = self.open_chain(&before, claim.base)?;
+            // What is read here may be visible but not yet durable, left by a writer that was killed. It must be before
+            // anything is built on it.
+            self.checkpoint.sync(&self.path)?;
+            self.checkpoint.sync(&self.forks_path())?;
+            let uid = before.uid().unwrap_or_else(|| self.ids.store_uid());
+            if !self.publish_fork(claim.epoch, uid, chain.mark, holder)? {
+                continue; // somebody else was first to take the number
+            }
+            let after = self.catalog()?;
+            match claim.confirm(&after) {
+                Confirmation::Confirmed => {
+                    self.sweep_temporaries(claim.epoch, &after);
+                    return Ok(Claimed { uid, epoch: claim.epoch, head: claim.seen_head, chain });
+                }
+                Confirmation::StartOver => mine = mine.map(|_| claim.epoch),
+            }
+        }
+        let context = "the head of the store moved at every attempt to open it; other writers are opening it too";
+        Err(Error::new(ErrorKind::Busy { waited_ms: 0 }, context))
+    }
+
+    /// Opens the runs that make `at`. A run that is damaged or gone is passed over if others make the same version.
+    pub(super) fn open_chain(&self, catalog: &Catalog, at: VersionId) -> Result<OpenChain> {
+        let mut unusable = BTreeSet::new();
+        let mut passed_over: Vec<(RunName, Error)> = Vec::new();
+        loop {
+            let chain = match catalog.chain(at, &unusable) {
+                Ok(chain) => chain,
+                // The damage is the reason, not the gap that passing it over has left.
+                Err(gap) => return Err(passed_over.pop().map_or(gap, |(_, damage)| damage)),
+            };
+            match self.open_runs(chain.base.iter().chain(&chain.singles)) {
+                Ok(mut runs) => {
+                    let singles = runs.split_off(chain.base.len());
+                    let newest = singles.last().or(runs.last());
+                    let mark = newest.map_or(Mark::ROOT, |run| run.header().mark());
+                    let families = newest.map(|run| Arc::new(run.header().families.clone())).unwrap_or_default();
+                    let passed_over = passed_over.into_iter().map(|(name, _)| name).collect();
+                    return Ok(OpenChain { base: runs, singles, mark, families, passed_over });
+                }
+                Err((name, error)) if is_about_the_file(&error) => {
+                    tracing::warn!(file = %self.display_path(&name).display(), %error, "passing over a run");
+                    unusable.insert(name);
+                    passed_over.push((name, error));
+                }
+                Err((_, error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Opens the run called `name`, or finds it open.
+    pub(super) fn open_run(&self, name: &RunName) -> Result<Arc<Run>> {
+        if let Some(run) = self.lock_runs().get(name).and_then(Weak::upgrade) {
+            return Ok(run);
+        }
+        let file = self.checkpoint.open(&self.file(name))?;
+        let run = Run::open(file, self.display_path(name), self.access)?;
+        let header = run.header();
+        if name_of(header)? != *name || header.store != self.id {
+            let found = format!("run {} of store {}", header.to_id(), header.store);
+            return Err(Error::corrupt(self.display_path(name), 0, format!("run {name} of store {}", self.id), found));
+        }
+        let mut runs = self.lock_runs();
+        runs.retain(|_, run| run.strong_count() > 0);
+        runs.insert(*name, Arc::downgrade(&run));
+        Ok(run)
+    }
+
+    /// Where the files lie that a chain should have been made of.
+    pub(super) fn passed_over(&self, chain: &OpenChain) -> Vec<PathBuf> {
+        chain.passed_over.iter().map(|name| self.display_path(name)).collect() // a few
+    }
+
+    /// Starts a new run under a temporary name.
+    pub(super) fn create_run(&self, name: &RunName) -> Result<Box<dyn PendingFile>> {
+        self.create(name.to().epoch, FileName::Run(*name))
+    }
+
+    fn open_runs<'n>(
+        &self,
+        names: impl Iterator<Item = &'n RunName>,
+    ) -> std::result::Result<Vec<Arc<Run>>, (RunName, Error)> {
+        let mut below = Mark::ROOT;
+        let mut runs: Vec<Arc<Run>> = Vec::new(); // as many as the chain has
+        for name in names {
+            let run = self.open_run(name).map_err(|error| (*name, error))?;
+            let header = run.header();
+            // Every run names its parent: a file of another history that got this name stops here.
+            if header.parent != below.tip || runs.last().is_some_and(|last| last.header().uid != header.uid) {
+                let found = format!("parent {} of store {}", header.parent, header.uid);
+                let expected = format!("parent {}", below.tip);
+                return Err((*name, Error::corrupt(self.display_path(name), 0, expected, found)));
+            }
+            below = header.mark();
+            runs.push(run);
+        }
+        Ok(runs)
+    }
+
+    /// Reads a fork; `None` where it was cleaned up since the listing.
+    fn read_fork(&self, epoch: Epoch) -> Result<Option<Fork>> {
+        let path = self.file(FileName::Fork(epoch));
+        let file = match self.checkpoint.open(&path) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            opened => opened?,
+        };
+        let length = file.len().min(MAX_FORK_BYTES.saturating_add(1));
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(Some(Fork::read(epoch, &self.id, &bytes)))
+    }
+
+    /// Claims an epoch; `false` where somebody else has it.
+    fn publish_fork(&self, epoch: Epoch, uid: StoreUid, base: Mark, holder: &str) -> Result<bool> {
+        let record = ForkRecord {
+            uid,
+            store: self.id.clone(),
+            epoch,
+            base,
+            holder: holder.to_owned(),
+            claimed_at_ms: self.clock.wall_ms(),
+        };
+        let mut file = self.create(epoch, FileName::Fork(epoch))?;
+        file.append(&record.encode())?;
+        match file.publish() {
+            Ok(()) => Ok(true),
+            // Taken, or swept by the writer who has claimed a higher epoch meanwhile.
+            Err(PublishError::NotPublished(error)) if error.is_already_exists() || error.is_not_found() => Ok(false),
+            // A fork that may be there says nothing until it has a run, and nobody will write one: claim the next.
+            Err(PublishError::NotPublished(error) | PublishError::Unknown(error)) => {
+                Err(error.context("the store could not be claimed"))
+            }
+        }
+    }
+
+    /// Removes what writers of lower epochs left half-written. They are fenced, so nothing of theirs can count any more.
+    /// Only to save space: a failure is nobody's problem.
+    fn sweep_temporaries(&self, epoch: Epoch, catalog: &Catalog) {
+        for temporary in catalog.listing().temporaries.iter().filter(|temporary| temporary.epoch < epoch) {
+            if let Err(error) = self.checkpoint.delete(&self.file(temporary)) {
+                tracing::debug!(file = %temporary, %error, "a stale temporary stays");
+            }
+        }
+    }
+
+    fn lock_runs(&self) -> std::sync::MutexGuard<'_, HashMap<RunName, Weak<Run>>> {
+        // A cache is right whatever happened to a thread that held it.
+        self.open_runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn create(&self, epoch: Epoch, target: FileName) -> Result<Box<dyn PendingFile>> {
+        let temporary = TemporaryName { epoch, id: self.ids.run_id(), target };
+        self.checkpoint.create(&self.file(target), &temporary.file_name())
+    }
+
+    fn file(&self, name: impl std::fmt::Display) -> String {
+        format!("{}/{name}", self.path)
+    }
+
+    fn forks_path(&self) -> String {
+        format!("{}/{FORKS}", self.path)
+    }
+}
+
+/// Whether an error says that the file is no good, rather than that the machine could not read it now.
+fn is_about_the_file(error: &Error) -> bool {
+    error.is_corrupt() || error.is_not_found() || matches!(error.kind(), ErrorKind::Unsupported)
+}
+
+/// The name that a run with this header has.
+pub(super) fn name_of(header: &RunHeader) -> Result<RunName> {
+    match header.kind {
+        RunKind::Snapshot => RunName::snapshot(header.to_id()),
+        RunKind::Delta => RunName::delta(header.from, header.to_id()),
+    }
+}

@@ -1,0 +1,117 @@
+//! How a store is held and how long its callers wait.
+
+use std::time::Duration;
+
+use crate::backend::Coverage;
+use crate::error::{Error, Result};
+
+use crate::run::{Access, PageCodec};
+
+/// Where the state lives while it is worked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Residency {
+    /// Recent changes in RocksDB over mapped runs that are read in place: the state is stored once.
+    #[default]
+    Mapped,
+    /// The whole state in RocksDB. For machines whose page cache is not theirs; opening from nothing costs O(state).
+    Resident,
+}
+
+impl Residency {
+    pub(super) fn coverage(self) -> Coverage {
+        match self {
+            Self::Mapped => Coverage::Changes,
+            Self::Resident => Coverage::Complete,
+        }
+    }
+}
+
+/// Options of one store.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    pub(super) residency: Residency,
+    pub(super) busy_timeout: Duration,
+    pub(super) access: Access,
+    pub(super) codec: PageCodec,
+    pub(super) longest_tail: usize,
+    #[cfg(feature = "conformance")]
+    pub(super) planted: Planted,
+}
+
+/// A bug put in on purpose, so that the crash harness can show that it would find it.
+#[doc(hidden)]
+#[cfg(feature = "conformance")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Planted {
+    /// None: what everybody runs.
+    #[default]
+    Nothing,
+    /// The index follows before the delta is published.
+    ApplyBeforePublish,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            residency: Residency::Mapped,
+            busy_timeout: Duration::from_secs(10),
+            access: Access::Mapped,
+            codec: PageCodec::None,
+            longest_tail: 8,
+            #[cfg(feature = "conformance")]
+            planted: Planted::Nothing,
+        }
+    }
+}
+
+impl StoreOptions {
+    /// Where the state lives; [`Residency::Mapped`] unless set.
+    #[must_use]
+    pub fn residency(mut self, residency: Residency) -> Self {
+        self.residency = residency;
+        self
+    }
+
+    /// How long `begin` waits for the writer slot; 10 seconds unless set.
+    #[must_use]
+    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
+        self.busy_timeout = timeout;
+        self
+    }
+
+    /// How runs are read; mapped unless set. `Positioned` suits media that others may truncate under us.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// How pages of new runs are compressed; not at all unless set, since reads come first.
+    #[must_use]
+    pub fn compression(mut self, codec: PageCodec) -> Self {
+        self.codec = codec;
+        self
+    }
+
+    /// How many deltas may wait, readable in place, for the index to take them in before a commit does it itself;
+    /// 8 unless set, at least 1.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0.
+    pub fn longest_tail(mut self, deltas: usize) -> Result<Self> {
+        if deltas == 0 {
+            return Err(Error::invalid("the longest tail is at least 1"));
+        }
+        self.longest_tail = deltas;
+        Ok(self)
+    }
+
+    /// Plants a bug.
+    #[doc(hidden)]
+    #[cfg(feature = "conformance")]
+    #[must_use]
+    pub fn planted(mut self, planted: Planted) -> Self {
+        self.planted = planted;
+        self
+    }
+}

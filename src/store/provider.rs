@@ -1,0 +1,148 @@
+//! [`RocksDbProvider`]: the product. Recent changes in an index over mapped runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::below::SharedBelow;
+use super::contract::{StateStoreProvider, VersionInfo};
+use super::core::Core;
+use super::history;
+use super::options::StoreOptions;
+use super::rewrite::{write_collapsed, write_snapshot};
+use super::transaction::{Committer, Opened, Transaction};
+use super::view::View;
+use crate::backend::Backend;
+use crate::bytes::Bytes;
+use crate::checkpoint::Checkpoint;
+use crate::clock::{Clock, SystemClock};
+use crate::entry::StateStoreId;
+use crate::error::Result;
+use crate::overlay::Overlay;
+use crate::version::{Epoch, IdSource, Version};
+
+/// A store whose recent changes lie in the backend's RocksDB, over runs that are read where they lie.
+///
+/// Opening claims the store's next epoch: whoever wrote before is fenced. Clones share everything.
+#[derive(Debug, Clone)]
+pub struct RocksDbProvider {
+    core: Arc<Core>,
+}
+
+impl RocksDbProvider {
+    /// Opens the store called `id` in `checkpoint` at its newest version, and claims it.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Missing` where no chain of files makes the newest version, and whatever the disk reports.
+    pub fn open(
+        backend: &Backend,
+        checkpoint: impl Into<Arc<dyn Checkpoint>>,
+        id: StateStoreId,
+        options: StoreOptions,
+    ) -> Result<Self> {
+        Self::open_with(backend, checkpoint, id, options, IdSource::random(), Arc::new(SystemClock::new()))
+    }
+
+    /// As [`open`](Self::open), with ids and time from the caller, so that a test can repeat a run.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(
+        backend: &Backend,
+        checkpoint: impl Into<Arc<dyn Checkpoint>>,
+        id: StateStoreId,
+        options: StoreOptions,
+        ids: IdSource,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let core = Arc::new(Core::open(backend, checkpoint.into(), id, options, ids, clock)?);
+        core.fold_soon();
+        Ok(Self { core })
+    }
+
+    /// Merges the single deltas above the base into one collapsed delta and moves the base up to it. Says up to which
+    /// version the base reaches then.
+    ///
+    /// # Errors
+    /// A failure leaves the store as it was; calling again is safe.
+    pub fn collapse(&self) -> Result<Version> {
+        self.core.move_base(write_collapsed)
+    }
+
+    /// The epoch that this provider writes with.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.core.epoch()
+    }
+
+    /// Scans that are alive: each keeps the files it reads from on disk.
+    #[must_use]
+    pub fn open_scans(&self) -> usize {
+        self.core.scans.count()
+    }
+
+    /// Deltas that wait, readable in place, for the index to take them in.
+    #[must_use]
+    pub fn tail_length(&self) -> usize {
+        self.core.waiting()
+    }
+
+    /// Damaged or missing files that the last load passed over, because others made the same version. Repair them: the
+    /// next damage may have no way around it.
+    #[must_use]
+    pub fn passed_over(&self) -> Vec<PathBuf> {
+        self.core.passed_over()
+    }
+
+    /// Waits until the index has taken in every delta committed so far.
+    ///
+    /// # Errors
+    /// What the index or reading a delta met.
+    pub fn settle(&self) -> Result<()> {
+        self.core.fold(0)
+    }
+}
+
+impl StateStoreProvider for RocksDbProvider {
+    type Transaction = Transaction;
+    type View = View;
+
+    fn id(&self) -> &StateStoreId {
+        self.core.directory.id()
+    }
+
+    fn begin(&self, version: Version) -> Result<Transaction> {
+        let core = &self.core;
+        let slot = core.slot.take(core.options.busy_timeout)?;
+        let layers = core.layers_at(version)?;
+        let overlay = Overlay::new(core.backend.budget().lease(0, "overlays")?);
+        Ok(Transaction::new(Opened {
+            version,
+            families: (*layers.families).clone(),
+            below: layers as SharedBelow,
+            overlay,
+            scans: Arc::clone(&core.scans),
+            committer: Arc::clone(core) as Arc<dyn Committer>,
+            slot,
+        }))
+    }
+
+    fn read_at(&self, version: Version) -> Result<View> {
+        history::read_at(&self.core.directory, version, &self.core.scans)
+    }
+
+    fn latest(&self) -> Result<Version> {
+        Ok(self.core.head()?.version)
+    }
+
+    fn versions(&self) -> Result<Vec<VersionInfo>> {
+        history::versions(&self.core.directory, &self.core.backend.engine().versions(self.core.store)?)
+    }
+
+    fn metadata(&self, version: Version) -> Result<Bytes> {
+        history::metadata(&self.core.directory, version)
+    }
+
+    fn snapshot(&self) -> Result<Version> {
+        self.core.move_base(write_snapshot)
+    }
+}

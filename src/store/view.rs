@@ -1,0 +1,72 @@
+//! [`View`]: the state at one version, to be read by anyone, any time.
+
+use std::sync::Arc;
+
+use super::below::{LookupKey, SharedBelow};
+use super::contract::ReadStore;
+use super::scan::{OpenScans, Scan};
+use crate::bytes::Bytes;
+use crate::entry::{Families, FamilyId, KeyRange, Probe};
+use crate::error::{Error, Result};
+use crate::run::Merge;
+use crate::version::Version;
+
+/// A reader of one version. Cheap to clone, `Send`, and unmoved by commits and clean-up: it pins what it reads.
+#[derive(Debug, Clone)]
+pub struct View {
+    version: Version,
+    families: Arc<Families>,
+    below: SharedBelow,
+    scans: Arc<OpenScans>,
+}
+
+impl View {
+    pub(super) fn new(version: Version, families: Arc<Families>, below: SharedBelow, scans: Arc<OpenScans>) -> Self {
+        Self { version, families, below, scans }
+    }
+
+    /// The families of this version, by number.
+    #[must_use]
+    pub fn families(&self) -> &Families {
+        &self.families
+    }
+
+    fn range(&self, family: FamilyId, range: &KeyRange) -> Result<Scan> {
+        check_family(&self.families, family)?;
+        Ok(Scan::new(Box::new(Merge::new(self.below.layers(range)?)), self.scans.open()))
+    }
+}
+
+impl ReadStore for View {
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn family(&self, name: &str) -> Option<FamilyId> {
+        self.families.find(name)
+    }
+
+    fn get(&self, family: FamilyId, key: &[u8]) -> Result<Option<Bytes>> {
+        check_family(&self.families, family)?;
+        self.below.get(&Probe::new(LookupKey::new(family, key)?.as_slice()))
+    }
+
+    fn scan_range(&self, family: FamilyId, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Scan> {
+        self.range(family, &KeyRange::within(family, start, end))
+    }
+
+    fn scan_prefix(&self, family: FamilyId, prefix: &[u8]) -> Result<Scan> {
+        self.range(family, &KeyRange::prefix(family, prefix))
+    }
+}
+
+/// Checks that a store has `family`.
+///
+/// # Errors
+/// `InvalidInput` where it has not: the number comes from another store, or from a transaction that was not committed.
+pub(super) fn check_family(families: &Families, family: FamilyId) -> Result<()> {
+    if usize::from(family.0) < families.names().len() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("the store has no family number {}; make it with create_family first", family.0)))
+}
