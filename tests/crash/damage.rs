@@ -219,8 +219,7 @@ fn any_file_in_the_place_of_any_other_is_noticed() {
         for (source, disk) in of_ours.chain(theirs.iter().map(|path| (path, &other.disk))) {
             let swapped = machine.disk.fork();
             swapped.write_file(place, &disk.read_file(source).unwrap()).unwrap();
-            let outcome =
-                examine(&Machine { disk: swapped, ..machine.clone() }, &StoreOptions::default(), &|_| true);
+            let outcome = examine(&Machine { disk: swapped, ..machine.clone() }, &StoreOptions::default(), &|_| true);
             let from = if std::ptr::eq(disk, &machine.disk) { "our" } else { "another store's" };
             let told = |what| panic!("{from} {} in the place of {}: {what}", source.display(), place.display());
             refused += outcome.unwrap_or_else(told).refused;
