@@ -7,7 +7,7 @@ use std::time::Duration;
 use rocksdb::{BlockBasedOptions, Cache, DB, Options};
 use tempfile::tempdir;
 
-use crate::backend::contract::{Coverage, Engine};
+use crate::backend::contract::Coverage;
 use crate::backend::generation::Generation;
 use crate::backend::handle::Backend;
 use crate::backend::options::BackendOptions;
@@ -83,7 +83,7 @@ fn applying_to_and_reading_a_generation() {
         let mut rows = Rows::new(sorted_rows(random(round, 10_000, 500_000).into_iter()));
         let start = now();
         generation.apply(&RangeSet::default(), &mut rows, mark(100 + round), None).unwrap();
-        times.pushsince(start);
+        times.push(since(start));
     }
     report("apply 10k of 16+100 B to 500k keys", times);
     let known = random(7, 200_000, 500_000);
