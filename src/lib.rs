@@ -1,4 +1,4 @@
-//! Alluvium: a versioned, memory-bounded state store for stream jobs.
+#![doc = include_str!("../README.md")]
 
 /// What a program that uses a store needs in scope: the traits.
 pub mod prelude {

@@ -12,7 +12,7 @@ use super::load::{create, load, merged_with_ranges};
 use super::options::{Residency, StoreOptions};
 use super::scan::OpenScans;
 use super::slot::Slot;
-use crate::backend::{Backend, Coverage, GenerationId, StoreNumber, VersionRecord};
+use crate::backend::{Backend, Coverage, Generation, GenerationId, StoreNumber, VersionRecord};
 use crate::catalog::{RunName, Wanted};
 use crate::checkpoint::Checkpoint;
 use crate::clock::Clock;
@@ -176,12 +176,15 @@ impl Core {
         let mine = self.state().layers.generations();
         let go_on = |_| ControlFlow::Continue(());
         let layers = load(&self.backend, self.store, &claimed.chain, self.options.residency, &mine, &go_on)?;
-        let mut state = self.state();
-        state.epoch = claimed.epoch;
-        state.head = claimed.head;
-        state.layers = Arc::new(layers);
-        state.is_stale = false;
-        state.passed_over = self.directory.passed_over(&claimed.chain);
+        {
+            let mut state = self.state();
+            state.epoch = claimed.epoch;
+            state.head = claimed.head;
+            state.layers = Arc::new(layers);
+            state.is_stale = false;
+            state.passed_over = self.directory.passed_over(&claimed.chain);
+        }
+        self.rebuild_filters_soon();
         Ok(())
     }
 
@@ -221,6 +224,20 @@ impl Core {
                 if let Some(core) = core.upgrade() {
                     core.is_folding.store(false, Ordering::Release);
                     core.fold_and_report(longest / 2);
+                }
+            }));
+        }
+    }
+
+    /// Gives a generation that was taken up from an earlier process its filter back, in the background.
+    pub(super) fn rebuild_filters_soon(&self) {
+        for generation in self.state().layers.sources.iter().filter_map(Source::generation) {
+            let generation = Arc::downgrade(generation);
+            self.backend.worker().submit(Box::new(move || {
+                let rebuilt =
+                    generation.upgrade().map(|generation| generation.rebuild_filter(Generation::FILTER_BYTES));
+                if let Some(Err(error)) = rebuilt {
+                    tracing::warn!(%error, "a filter was not rebuilt; reads ask the index for every key");
                 }
             }));
         }

@@ -56,6 +56,7 @@ impl RocksDbProvider {
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         let core = Arc::new(Core::open(backend, checkpoint.into(), id, options, ids, clock)?);
+        core.rebuild_filters_soon();
         core.fold_soon();
         Ok(Self { tenancy: Arc::new(Tenancy { core }) })
     }

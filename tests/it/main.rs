@@ -1,7 +1,11 @@
 //! One integration binary, so that RocksDB links once.
 
+#[cfg(test)]
 mod bad_input;
+#[cfg(test)]
 mod conformance;
+#[cfg(test)]
 #[path = "../crash/mod.rs"]
 mod crash;
+#[cfg(test)]
 mod smoke;
