@@ -1,10 +1,11 @@
 //! [`Backend`]: the one index of a process, which all its stores share.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::contract::{Engine, EngineMemory};
+use super::contract::{Engine, EngineMemory, GenerationId};
 use super::memory::{MemoryEngine, MemoryImage};
 use super::options::BackendOptions;
 use super::worker::Worker;
@@ -26,6 +27,14 @@ struct Inner {
     options: BackendOptions,
     spill_dir: Option<PathBuf>,
     budget: Budget,
+    /// The generations that are in use in this process, and how often. Nothing is called under it.
+    in_use: Mutex<BTreeMap<GenerationId, usize>>,
+}
+
+/// Says that a generation is in use, until it is dropped.
+pub(crate) struct InUse {
+    backend: Backend,
+    id: GenerationId,
 }
 
 impl Backend {
@@ -77,7 +86,8 @@ impl Backend {
         spill_dir: Option<PathBuf>,
     ) -> Self {
         let budget = Budget::new(options.overlay_bytes() as u64);
-        Self { inner: Arc::new(Inner { worker, engine, options, spill_dir, budget }) }
+        let in_use = Mutex::default();
+        Self { inner: Arc::new(Inner { worker, engine, options, spill_dir, budget, in_use }) }
     }
 
     /// Who holds how much of the index's memory.
@@ -123,6 +133,21 @@ impl Backend {
         &self.inner.budget
     }
 
+    /// Takes a generation into use, unless somebody uses it already who is not among `mine`.
+    ///
+    /// Two providers of one store can be open in one process, the older one fenced but not knowing it. What one of them
+    /// applies to a generation must not show to the other, nor may one drop what the other reads.
+    pub(crate) fn take(&self, id: GenerationId, mine: &[GenerationId]) -> Option<InUse> {
+        let mut in_use = self.inner.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = in_use.entry(id).or_default();
+        if *count > 0 && !mine.contains(&id) {
+            return None;
+        }
+        *count += 1;
+        drop(in_use);
+        Some(InUse { backend: self.clone(), id })
+    }
+
     /// The backend's background thread. A job that holds a `Backend` must be short or rare: it keeps the index open.
     pub(crate) fn worker(&self) -> &Worker {
         &self.inner.worker
@@ -136,6 +161,24 @@ impl Backend {
                 tracing::warn!(%error, "could not free the disk of dropped generations");
             }
         }));
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let mut in_use = self.backend.inner.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = in_use.get_mut(&self.id) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                in_use.remove(&self.id);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("InUse").field(&self.id).finish()
     }
 }
 

@@ -31,8 +31,12 @@ mod memory;
 mod options;
 #[cfg(feature = "rocksdb")]
 mod rocks;
+#[cfg(feature = "conformance")]
+mod simulated;
 #[cfg(test)]
 mod suite;
+#[cfg(test)]
+mod testing;
 #[cfg(any(feature = "rocksdb", test))]
 mod workdir;
 mod worker;
@@ -41,6 +45,10 @@ pub use contract::EngineMemory;
 pub(crate) use contract::{Coverage, Engine, GenerationId, GenerationRecord, StoreNumber, VersionRecord};
 pub(crate) use generation::Generation;
 pub use handle::Backend;
+pub(crate) use handle::InUse;
 pub(crate) use memory::{MemoryEngine, MemoryImage};
 pub use options::{BackendCompression, BackendOptions, MIN_MEMORY_LIMIT_BYTES};
+#[doc(hidden)]
+#[cfg(feature = "conformance")]
+pub use simulated::{IndexImage, SimIndex};
 pub(crate) use worker::{Job, Worker};

@@ -46,6 +46,12 @@ impl LocalCheckpoint {
         match disk.stat(&root).map_err(context)?.map(|stat| stat.kind) {
             Some(FileKind::Directory) => {
                 disk.list(&root).map_err(context)?;
+                match disk.sync_dir(parent_of(&root)) {
+                    // Whoever may not even read the parent has not made the root, nor has anyone like it.
+                    Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied { .. }) => {}
+                    // Whoever made the root may have died before it had synced its name.
+                    synced => synced.map_err(context)?,
+                }
             }
             Some(kind) => {
                 let what = if kind == FileKind::Link { "a symbolic link" } else { "not a directory" };

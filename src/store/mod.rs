@@ -16,6 +16,8 @@
 
 mod below;
 mod commit;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod contract;
 mod core;
 mod directory;
@@ -30,6 +32,7 @@ mod provider;
 mod rewrite;
 mod scan;
 mod slot;
+mod tenancy;
 mod transaction;
 mod view;
 

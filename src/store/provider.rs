@@ -9,6 +9,7 @@ use super::core::Core;
 use super::history;
 use super::options::StoreOptions;
 use super::rewrite::{write_collapsed, write_snapshot};
+use super::tenancy::Tenancy;
 use super::transaction::{Committer, Opened, Transaction};
 use super::view::View;
 use crate::backend::Backend;
@@ -25,7 +26,7 @@ use crate::version::{Epoch, IdSource, Version};
 /// Opening claims the store's next epoch: whoever wrote before is fenced. Clones share everything.
 #[derive(Debug, Clone)]
 pub struct RocksDbProvider {
-    core: Arc<Core>,
+    tenancy: Arc<Tenancy>,
 }
 
 impl RocksDbProvider {
@@ -56,7 +57,11 @@ impl RocksDbProvider {
     ) -> Result<Self> {
         let core = Arc::new(Core::open(backend, checkpoint.into(), id, options, ids, clock)?);
         core.fold_soon();
-        Ok(Self { core })
+        Ok(Self { tenancy: Arc::new(Tenancy { core }) })
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        &self.tenancy.core
     }
 
     /// Merges the single deltas above the base into one collapsed delta and moves the base up to it. Says up to which
@@ -65,32 +70,32 @@ impl RocksDbProvider {
     /// # Errors
     /// A failure leaves the store as it was; calling again is safe.
     pub fn collapse(&self) -> Result<Version> {
-        self.core.move_base(write_collapsed)
+        self.core().move_base(write_collapsed)
     }
 
     /// The epoch that this provider writes with.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.core.epoch()
+        self.core().epoch()
     }
 
     /// Scans that are alive: each keeps the files it reads from on disk.
     #[must_use]
     pub fn open_scans(&self) -> usize {
-        self.core.scans.count()
+        self.core().scans.count()
     }
 
     /// Deltas that wait, readable in place, for the index to take them in.
     #[must_use]
     pub fn tail_length(&self) -> usize {
-        self.core.waiting()
+        self.core().waiting()
     }
 
     /// Damaged or missing files that the last load passed over, because others made the same version. Repair them: the
     /// next damage may have no way around it.
     #[must_use]
     pub fn passed_over(&self) -> Vec<PathBuf> {
-        self.core.passed_over()
+        self.core().passed_over()
     }
 
     /// Waits until the index has taken in every delta committed so far.
@@ -98,7 +103,7 @@ impl RocksDbProvider {
     /// # Errors
     /// What the index or reading a delta met.
     pub fn settle(&self) -> Result<()> {
-        self.core.fold(0)
+        self.core().fold(0)
     }
 }
 
@@ -107,11 +112,11 @@ impl StateStoreProvider for RocksDbProvider {
     type View = View;
 
     fn id(&self) -> &StateStoreId {
-        self.core.directory.id()
+        self.core().directory.id()
     }
 
     fn begin(&self, version: Version) -> Result<Transaction> {
-        let core = &self.core;
+        let core = self.core();
         let slot = core.slot.take(core.options.busy_timeout)?;
         let layers = core.layers_at(version)?;
         let overlay = Overlay::new(core.backend.budget().lease(0, "overlays")?);
@@ -121,28 +126,28 @@ impl StateStoreProvider for RocksDbProvider {
             below: layers as SharedBelow,
             overlay,
             scans: Arc::clone(&core.scans),
-            committer: Arc::clone(core) as Arc<dyn Committer>,
+            committer: Arc::clone(&self.tenancy) as Arc<dyn Committer>,
             slot,
         }))
     }
 
     fn read_at(&self, version: Version) -> Result<View> {
-        history::read_at(&self.core.directory, version, &self.core.scans)
+        history::read_at(&self.core().directory, version, &self.core().scans)
     }
 
     fn latest(&self) -> Result<Version> {
-        Ok(self.core.head()?.version)
+        Ok(self.core().head()?.version)
     }
 
     fn versions(&self) -> Result<Vec<VersionInfo>> {
-        history::versions(&self.core.directory, &self.core.backend.engine().versions(self.core.store)?)
+        history::versions(&self.core().directory, &self.core().backend.engine().versions(self.core().store)?)
     }
 
     fn metadata(&self, version: Version) -> Result<Bytes> {
-        history::metadata(&self.core.directory, version)
+        history::metadata(&self.core().directory, version)
     }
 
     fn snapshot(&self) -> Result<Version> {
-        self.core.move_base(write_snapshot)
+        self.core().move_base(write_snapshot)
     }
 }

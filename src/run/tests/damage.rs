@@ -7,7 +7,8 @@ use crate::checksum::crc32;
 use crate::entry::{FamilyId, KeyRange, Probe};
 use crate::error::{ErrorKind, Result};
 use crate::ranges::RangeSet;
-use crate::run::{Access, Packing, PageCodec, WriterOptions};
+use crate::run::index::{IndexView, PagePlace, StripePlace};
+use crate::run::{Access, Packing, PageCodec, Run, WriterOptions};
 use crate::version::RunKind;
 
 struct Specimen {
@@ -214,9 +215,9 @@ fn forged_blocks_with_right_checksums_never_panic() {
             poke(&bytes, &specimen.entries);
         }
     }
-    let top = crate::run::index::IndexView::<crate::run::index::StripePlace>::parse(&run.top).unwrap();
+    let top = IndexView::<StripePlace>::parse(&run.top).unwrap();
     let stripe = run.stripe(&top, 0).unwrap();
-    let index = crate::run::Run::index_place(&stripe);
+    let index = Run::index_place(&stripe);
     let (index_at, index_bytes) = (usize::try_from(index.offset).unwrap(), index.length as usize);
     for at in index_at..index_at + index_bytes {
         for byte in [0, 1, 0x7f, 0xff] {
@@ -229,12 +230,8 @@ fn forged_blocks_with_right_checksums_never_panic() {
         }
     }
     let page_bytes = run.layout.header_bytes as usize..index_at;
-    let first_page = crate::run::index::IndexView::<crate::run::index::PagePlace>::parse(
-        &specimen.bytes[index_at..index_at + index_bytes],
-    )
-    .unwrap()
-    .entry(0)
-    .unwrap();
+    let first_page =
+        IndexView::<PagePlace>::parse(&specimen.bytes[index_at..index_at + index_bytes]).unwrap().entry(0).unwrap();
     for at in page_bytes.start..page_bytes.start + first_page.stored_bytes as usize {
         for byte in [0, 1, 0x7f, 0xff] {
             let mut bytes = specimen.bytes.clone();
@@ -248,6 +245,41 @@ fn forged_blocks_with_right_checksums_never_panic() {
             poke(&bytes, &specimen.entries);
         }
     }
+}
+
+/// A writer that is wrong, not a disk: right checksums over a filter without its keys, or a tag of another key.
+#[test]
+fn verifying_finds_keys_that_gets_would_miss() {
+    let specimen = delta(PageCodec::None);
+    let run = open(specimen.bytes.clone(), Access::Mapped).unwrap();
+    let top = IndexView::<StripePlace>::parse(&run.top).unwrap();
+    let stripe = run.stripe(&top, 0).unwrap();
+    let index = Run::index_place(&stripe);
+    let place = IndexView::<PagePlace>::parse(&run.page_index(&stripe).unwrap()).unwrap().entry(0).unwrap();
+    let range = |at: u64, length: u32| {
+        let at = usize::try_from(at).unwrap();
+        at..at + length as usize
+    };
+    let (filter_at, index_at) = (run.filter_place(&stripe), range(index.offset, index.length));
+    let filter_range = range(filter_at.offset, filter_at.length);
+    let page_range = range(stripe.place.offset, place.stored_bytes);
+    let top_range = range(run.footer.top.offset, run.footer.top.length);
+
+    let mut bytes = specimen.bytes.clone();
+    bytes[filter_range.clone()].fill(0);
+    let crc = crc32(&bytes[filter_range]);
+    replace(&mut bytes, filter_at.crc, crc);
+    reseal_top(&mut bytes, top_range.start, top_range.end);
+    assert!(verify(bytes).unwrap_err().is_corrupt());
+
+    let mut bytes = specimen.bytes.clone();
+    bytes[page_range.start + 4] ^= 1; // the first tag
+    let crc = crc32(&bytes[page_range]);
+    replace(&mut bytes, place.crc, crc);
+    let crc = crc32(&bytes[index_at]);
+    replace(&mut bytes, index.crc, crc);
+    reseal_top(&mut bytes, top_range.start, top_range.end);
+    assert!(verify(bytes).unwrap_err().is_corrupt());
 }
 
 fn replace(bytes: &mut [u8], old: u32, new: u32) {

@@ -1,0 +1,30 @@
+//! [`Tenancy`]: the stay of one provider, and of the transactions it opened, in the process's index.
+
+use std::sync::Arc;
+
+use super::commit::ChangeSet;
+use super::core::Core;
+use super::transaction::Committer;
+use crate::error::Result;
+use crate::version::Version;
+
+/// A provider and its transactions hold this, background jobs do not. So it ends with the last of their handles, and the next
+/// provider of the store can take the generations over at once, whatever a job of this one is just doing.
+#[derive(Debug)]
+pub(super) struct Tenancy {
+    pub(super) core: Arc<Core>,
+}
+
+impl Committer for Tenancy {
+    fn commit(&self, changes: ChangeSet<'_>) -> Result<Version> {
+        let version = self.core.commit(&changes)?;
+        self.core.fold_soon();
+        Ok(version)
+    }
+}
+
+impl Drop for Tenancy {
+    fn drop(&mut self) {
+        self.core.leave();
+    }
+}
