@@ -1,8 +1,9 @@
 # The commands of this repository. Every target uses the one profile (release) and the one feature set (default) on all
 # target kinds, so that RocksDB, which takes many minutes, is compiled once for all of them.
 #
-# `--examples` and `--all-targets` below are there for the same reason: they pull the dev-dependencies into the build
-# graph. Without them Cargo resolves other features for the build tools of RocksDB, and compiles it a second time.
+# `--examples` in `docs` is there for the same reason: it pulls the dev-dependencies into the build graph, as every other
+# target does. Without it, a dev-dependency that turns on a feature of a build tool of RocksDB (bindgen, syn) would make Cargo
+# compile RocksDB a second time.
 
 SHELL := /bin/bash
 CARGO ?= cargo

@@ -167,11 +167,11 @@ fn door(file: &Source) -> Vec<String> {
         return Vec::new();
     }
     let bare = without_attributes(&file.shipped);
-    let items = split_items(&bare);
-    let defines = items.iter().map(|item| item.trim()).filter(|item| !item.is_empty() && !is_door_item(item));
+    let defines = split_items(&bare).into_iter().filter(|item| !is_door_item(item));
     defines.map(|item| format!("{}: a door defines nothing, but says {:?}", file.path, first_line(item))).collect()
 }
 
+/// `mod`, `use`, or a module in place that holds only those, such as a prelude.
 fn is_door_item(item: &str) -> bool {
     let item = match item.strip_prefix("pub") {
         Some(rest) if rest.starts_with('(') => rest.split_once(')').map_or(rest, |(_, rest)| rest),
@@ -179,26 +179,32 @@ fn is_door_item(item: &str) -> bool {
         None => item,
     };
     let item = item.trim_start();
-    item.starts_with("use ") || (item.starts_with("mod ") && !item.contains('{'))
+    if let Some(module) = item.strip_prefix("mod ") {
+        let body = module.split_once('{').map(|(_, body)| body.trim_end().trim_end_matches('}'));
+        return body.is_none_or(|body| split_items(body).into_iter().all(is_door_item));
+    }
+    item.starts_with("use ")
 }
 
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// Splits at semicolons outside of all braces.
+/// The items of a file: each ends at a semicolon outside of all braces, or at a brace that no semicolon follows.
 fn split_items(code: &str) -> Vec<&str> {
-    let mut depth = 0_usize;
-    code.split_inclusive(|c| {
-        match c {
-            '{' => depth += 1,
-            '}' => depth = depth.saturating_sub(1),
-            _ => {}
+    let mut items = Vec::new();
+    let mut rest = code.trim();
+    while !rest.is_empty() {
+        let mut length = item_length(rest);
+        let after = rest.get(length..).unwrap_or_default();
+        if after.trim_start().starts_with(';') {
+            length = rest.len() - after.len() + after.find(';').unwrap_or(0) + 1;
         }
-        // A brace of a `use` group is followed by its semicolon.
-        c == ';' && depth == 0
-    })
-    .collect()
+        let (item, later) = rest.split_at_checked(length).unwrap_or((rest, ""));
+        items.push(item);
+        rest = later.trim_start();
+    }
+    items
 }
 
 /// The first name of every path that starts with `crate::`, the members of a group at the root included.
@@ -493,10 +499,11 @@ mod planted {
         clean(
             "run/mod.rs",
             "//! Runs.\n#![expect(dead_code, reason = \"]\")]\nmod page;\n#[cfg(test)]\nmod tests { fn f() {} }\n\
-             pub(crate) mod merge;\npub use page::{Page, PageError};\npub(crate) use merge::Merge;\n",
+             pub(crate) mod merge;\npub mod prelude {\n    pub use crate::run::{Page, PageError};\n    pub use crate::run::X;\n}\npub use page::{Page, PageError};\npub(crate) use merge::Merge;\n",
         );
         caught("run/mod.rs", "mod page;\npub struct Run { pages: u64 }\n", "pub struct Run");
-        caught("run/mod.rs", "mod page;\nmod inner { fn f() {} }\n", "mod inner");
+        caught("run/mod.rs", "mod page;\nmod inner { fn f() {} }\nuse page::{A, B};\n", "mod inner");
+        caught("run/mod.rs", "use page::{A, B};\npub mod prelude { pub use x::Y; struct Z; }\n", "mod prelude");
         caught("lib.rs", "mod run;\nconst X: u8 = 1;\n", "const X");
         clean("run/page.rs", "pub struct Page { x: u8 }");
     }

@@ -57,8 +57,8 @@ struct Args {
     required: bool,
     /// Set in a child: who it is.
     contender: Option<String>,
-    /// By hand without compression, to compare.
-    uncompressed: bool,
+    /// By hand with LZ4, to compare.
+    compressed: bool,
 }
 
 impl Args {
@@ -73,7 +73,7 @@ impl Args {
             contenders: CONTENDERS.into(),
             required: true,
             contender: None,
-            uncompressed: std::env::var_os("BY_HAND_UNCOMPRESSED").is_some(),
+            compressed: std::env::var_os("BY_HAND_LZ4").is_some(),
         };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -123,7 +123,7 @@ fn ride(name: &str, args: &Args) -> Result<(), Failure> {
     let dir = args.dir.clone();
     fs::create_dir_all(&dir)?;
     let mut contender: Box<dyn Contender> = match name {
-        BY_HAND => Box::new(ByHand::open(dir, usize::try_from(limit_bytes)?, !args.uncompressed)?),
+        BY_HAND => Box::new(ByHand::open(dir, usize::try_from(limit_bytes)?, args.compressed)?),
         MAPPED => Box::new(Stored::open(dir, limit_bytes, Residency::Mapped)?),
         RESIDENT => Box::new(Stored::open(dir, limit_bytes, Residency::Resident)?),
         _ => return Err(format!("no contender {name:?}").into()),
