@@ -210,6 +210,24 @@ fn every_flipped_bit_of_a_fork_is_refused_or_changes_nothing() {
 }
 
 #[test]
+fn a_store_whose_only_fork_is_damaged_loses_nothing_that_is_acknowledged_later() {
+    let machine = store(1);
+    let fork = machine.disk.files().into_iter().find(|path| path.to_string_lossy().contains("/forks/")).unwrap();
+    machine.disk.flip_bit(&fork, 100).unwrap();
+    let mut process = Process::on(&machine, &StoreOptions::default());
+    process.open().unwrap();
+    for _ in 0..3 {
+        process.run(Op::Commit).unwrap();
+        process.open().unwrap();
+        let line = &process.line;
+        let head = process.provider().latest().unwrap();
+        assert_eq!(head.0 + 1, line.len() as u64);
+        let content = read(&process.provider().read_at(head).unwrap()).unwrap();
+        assert_eq!(content.families, line.last().unwrap().families);
+    }
+}
+
+#[test]
 fn any_file_in_the_place_of_any_other_is_noticed() {
     let (machine, other) = (store(1), store(50));
     let (ours, theirs) = (machine.disk.files(), other.disk.files());
@@ -219,8 +237,7 @@ fn any_file_in_the_place_of_any_other_is_noticed() {
         for (source, disk) in of_ours.chain(theirs.iter().map(|path| (path, &other.disk))) {
             let swapped = machine.disk.fork();
             swapped.write_file(place, &disk.read_file(source).unwrap()).unwrap();
-            let outcome =
-                examine(&Machine { disk: swapped, ..machine.clone() }, &StoreOptions::default(), &|_| true);
+            let outcome = examine(&Machine { disk: swapped, ..machine.clone() }, &StoreOptions::default(), &|_| true);
             let from = if std::ptr::eq(disk, &machine.disk) { "our" } else { "another store's" };
             let told = |what| panic!("{from} {} in the place of {}: {what}", source.display(), place.display());
             refused += outcome.unwrap_or_else(told).refused;

@@ -1,5 +1,7 @@
 //! All short histories, without a bug.
 
+use alluvium::{Access, PageCodec, Residency, StoreOptions};
+
 use super::harness::{Base, Plan, explore, histories};
 
 /// Without optimization the longest histories take too long.
@@ -16,4 +18,19 @@ fn every_crash_of_every_short_history_leaves_a_state_that_the_contract_allows() 
     assert_eq!(report.histories, plan.histories.len());
     let least = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
     assert!(report.states >= least && report.second_states > 0, "{}", report.states);
+}
+
+#[test]
+fn the_contract_holds_however_the_store_is_held_and_read() {
+    let default = StoreOptions::default;
+    for options in [
+        default().residency(Residency::Resident),
+        default().access(Access::Positioned).compression(PageCodec::Lz4),
+        default().longest_tail(1).unwrap(),
+    ] {
+        let report = explore(&Plan { histories: histories(&Base::ALL, LONGEST.min(2)), options, ..Plan::default() });
+        println!("{report}");
+        assert_eq!(report.violation, None);
+        assert!(report.states > 100);
+    }
 }

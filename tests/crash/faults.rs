@@ -26,7 +26,12 @@ struct Fault {
 
 const FAULTS: [Fault; 7] = {
     use Persistence::{ForEver, Once};
-    const fn fault(ops: &'static [Operation], error: std::io::ErrorKind, persistence: Persistence, late: bool) -> Fault {
+    const fn fault(
+        ops: &'static [Operation],
+        error: std::io::ErrorKind,
+        persistence: Persistence,
+        late: bool,
+    ) -> Fault {
         Fault { operations: ops, error, persistence, late }
     }
     [
@@ -118,7 +123,8 @@ fn go_on(process: &mut Process, allowed: &mut Vec<Line>, again: Option<Op>) -> V
     process.run(again.unwrap_or(Op::Commit)).told("the next commit")?;
     check(process.provider(), &[process.line.clone()]).map_err(|what| format!("after the next commit: {what}"))?;
     let machine = process.machine();
-    let mut next = Process::on(&Machine { disk: machine.disk.survive(Survivors::None), ..machine }, &StoreOptions::default());
+    let mut next =
+        Process::on(&Machine { disk: machine.disk.survive(Survivors::None), ..machine }, &StoreOptions::default());
     next.open().told("the open after a power cut")?;
     check(next.provider(), &[process.line.clone()]).map(drop).map_err(|what| format!("after a power cut: {what}"))
 }

@@ -269,7 +269,8 @@ impl Explorer<'_> {
                 self.recover(&machine, allowed).map_err(|what| format!("{end:?}, index {which:?}, {what}"))?;
             }
             // The process may also die while it recovers.
-            let which = [Index::Kept, Index::Older(print), Index::Kept, Index::Lost][usize::try_from(print % 4).unwrap()];
+            let which =
+                [Index::Kept, Index::Older(print), Index::Kept, Index::Lost][usize::try_from(print % 4).unwrap()];
             let machine = Machine { index: which.of(&process.index, moment), ..machine };
             self.second(&machine, allowed).map_err(|what| format!("{end:?}, index {which:?}, {what}"))?;
         }
@@ -319,13 +320,7 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    fn crash_again(
-        &mut self,
-        process: &Process,
-        moment: &Moment,
-        allowed: &[Line],
-        seen: &mut Seen,
-    ) -> Verdict<()> {
+    fn crash_again(&mut self, process: &Process, moment: &Moment, allowed: &[Line], seen: &mut Seen) -> Verdict<()> {
         self.report.crashes += 1;
         for end in some_ends(moment.disk.pending(), self.report.crashes) {
             self.report.subsets += 1;

@@ -220,6 +220,7 @@ pub(super) struct Process {
 impl Process {
     /// A process on this machine, whose disk it changes. It has opened nothing yet.
     pub(super) fn on(machine: &Machine, options: &StoreOptions) -> Self {
+        machine.disk.short_reads(true); // nobody may rely on whole ones
         Self {
             recorder: Recorder::new(&machine.disk),
             index: SimIndex::from_image(&machine.index),
