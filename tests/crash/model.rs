@@ -82,7 +82,9 @@ impl Op {
         let mut next = line[..=base].to_vec();
         let mut content = line[base].clone();
         content.metadata = metadata(attempt);
-        batch(self, attempt).iter().for_each(|edit| edit.make(&mut content));
+        for edit in batch(self, attempt) {
+            edit.make(&mut content);
+        }
         next.push(content);
         next
     }
