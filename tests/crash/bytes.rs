@@ -1,5 +1,6 @@
 //! What opening reads: headers and footers, not the state.
 
+use alluvium::backend::IndexImage;
 use alluvium::fs::SimDisk;
 use alluvium::prelude::*;
 use alluvium::{Access, StoreOptions};
@@ -22,7 +23,7 @@ fn machine_with(keys: u32) -> Machine {
     process.provider().snapshot().unwrap();
     commit(&process, 0..10);
     commit(&process, 5..15);
-    Machine { index: Default::default(), ..process.machine() }
+    Machine { index: IndexImage::default(), ..process.machine() }
 }
 
 fn largest_file(disk: &SimDisk) -> u64 {

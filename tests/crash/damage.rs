@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use alluvium::backend::IndexImage;
 use alluvium::fs::SimDisk;
 use alluvium::fs::sim::Survivors;
 use alluvium::prelude::*;
@@ -20,7 +21,7 @@ fn store(attempt: u64) -> Machine {
     [Op::Commit, Op::Commit, Op::Snapshot, Op::DeleteRange].iter().try_for_each(|op| process.run(*op)).unwrap();
     let machine = process.machine();
     // The index is lost, so that everything is read from the files.
-    Machine { disk: machine.disk.survive(Survivors::All), index: Default::default(), ..machine }
+    Machine { disk: machine.disk.survive(Survivors::All), index: IndexImage::default(), ..machine }
 }
 
 /// The same without the deltas below the snapshot.
@@ -210,19 +211,36 @@ fn every_flipped_bit_of_a_fork_is_refused_or_changes_nothing() {
 }
 
 #[test]
+fn a_store_whose_only_fork_is_damaged_loses_nothing_that_is_acknowledged_later() {
+    let machine = store(1);
+    let fork = machine.disk.files().into_iter().find(|path| path.to_string_lossy().contains("/forks/")).unwrap();
+    machine.disk.flip_bit(&fork, 100).unwrap();
+    let mut process = Process::on(&machine, &StoreOptions::default());
+    process.open().unwrap();
+    for _ in 0..3 {
+        process.run(Op::Commit).unwrap();
+        process.open().unwrap();
+        let line = &process.line;
+        let head = process.provider().latest().unwrap();
+        assert_eq!(head.0 + 1, line.len() as u64);
+        let content = read(&process.provider().read_at(head).unwrap()).unwrap();
+        assert_eq!(content.families, line.last().unwrap().families);
+    }
+}
+
+#[test]
 fn any_file_in_the_place_of_any_other_is_noticed() {
     let (machine, other) = (store(1), store(50));
     let (ours, theirs) = (machine.disk.files(), other.disk.files());
     let mut refused = 0;
     for place in &ours {
-        let of_ours = ours.iter().map(|path| (path, &machine.disk));
-        for (source, disk) in of_ours.chain(theirs.iter().map(|path| (path, &other.disk))) {
+        let of_ours = ours.iter().map(|path| ("our", path, &machine.disk));
+        for (whose, source, disk) in of_ours.chain(theirs.iter().map(|path| ("another store's", path, &other.disk))) {
             let swapped = machine.disk.fork();
             swapped.write_file(place, &disk.read_file(source).unwrap()).unwrap();
-            let outcome = examine(&Machine { disk: swapped, ..machine.clone() }, &StoreOptions::default(), &|_| true);
-            let from = if std::ptr::eq(disk, &machine.disk) { "our" } else { "another store's" };
-            let told = |what| panic!("{from} {} in the place of {}: {what}", source.display(), place.display());
-            refused += outcome.unwrap_or_else(told).refused;
+            let machine = Machine { disk: swapped, ..machine.clone() };
+            let told = |what| panic!("{whose} {} in the place of {}: {what}", source.display(), place.display());
+            refused += examine(&machine, &StoreOptions::default(), &|_| true).unwrap_or_else(told).refused;
         }
     }
     assert!(refused > 0);

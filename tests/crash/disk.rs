@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use alluvium::backend::SimIndex;
 use alluvium::fs::{DirEntry, Disk, ReadFile, SimDisk, Stat, WriteFile};
 use alluvium::{Bytes, Result};
-
-use alluvium::backend::SimIndex;
 
 /// What the disk claims without doing it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -204,4 +203,20 @@ impl ReadFile for Counted {
         self.shared.bytes_mapped.fetch_add(self.len(), Ordering::Relaxed);
         self.inner.map()
     }
+}
+
+#[test]
+fn a_repeated_sync_and_a_look_into_a_temporary_are_noticed() {
+    use alluvium::fs::sim::{Operation, Persistence};
+
+    let recorder = Recorder::new(&SimDisk::new(1));
+    let path = Path::new("/.tmp-1");
+    let mut file = recorder.create_new(path).unwrap();
+    file.append(b"bytes").unwrap();
+    recorder.sim().fail_at(1, &[Operation::Sync], std::io::ErrorKind::Other, Persistence::Once);
+    file.sync().unwrap_err();
+    assert_eq!(recorder.offences(), Vec::<String>::new());
+    file.sync().unwrap();
+    recorder.open(path).unwrap();
+    assert_eq!(recorder.offences().len(), 2);
 }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -138,7 +139,9 @@ pub(super) fn explore(plan: &Plan) -> Report {
     let mut total = Report::default();
     thread::scope(|scope| {
         let threads = [scope.spawn(work), scope.spawn(work)];
-        threads.into_iter().for_each(|thread| total.add(thread.join().unwrap()));
+        for thread in threads {
+            total.add(thread.join().unwrap());
+        }
     });
     total
 }
@@ -220,7 +223,7 @@ impl Explorer<'_> {
         let Some((last, first)) = history.ops.split_last() else {
             process.recorder.record(&process.index);
             process.open().told("the first open")?;
-            return self.moments(&process, vec![before.clone()], before);
+            return self.moments(&process, from_ref(&before), &before);
         };
         process.open().told("the first open")?;
         for op in first {
@@ -230,18 +233,18 @@ impl Explorer<'_> {
         let after = process.next_line(*last);
         process.recorder.record(&process.index);
         process.run(*last).told(format!("{last:?}"))?;
-        self.moments(&process, vec![before, after.clone()], after)
+        self.moments(&process, &[before, after.clone()], &after)
     }
 
     /// Crashes at each moment of the last operation. All but the last moment are before the operation was acknowledged.
-    fn moments(&mut self, process: &Process, open: Vec<Line>, acked: Line) -> Verdict<()> {
+    fn moments(&mut self, process: &Process, open: &[Line], acked: &Line) -> Verdict<()> {
         let moments = process.recorder.moments();
         check_offences(process)?;
         let mut seen = Seen::default();
         let last = moments.len() - 1;
         for (number, moment) in moments.iter().enumerate() {
-            let allowed = if number == last { vec![acked.clone()] } else { open.clone() };
-            self.crash(process, moment, number, &allowed, &mut seen)
+            let allowed = if number == last { from_ref(acked) } else { open };
+            self.crash(process, moment, number, allowed, &mut seen)
                 .map_err(|what| format!("crash before change {} of {last}, {what}", number + 1))?;
         }
         Ok(())
@@ -285,9 +288,11 @@ impl Explorer<'_> {
         let found = check(process.provider(), allowed).map_err(|what| format!("after the crash: {what}"))?;
         process.line.clone_from(&allowed[found]);
         process.run(Op::Commit).told("the commit after the crash")?;
-        check(process.provider(), &[process.line.clone()]).map_err(|what| format!("after the commit: {what}"))?;
+        check(process.provider(), from_ref(&process.line)).map_err(|what| format!("after the commit: {what}"))?;
+        process.index.run_pending(); // the index takes in what it lacked
+        check(process.provider(), from_ref(&process.line)).map_err(|what| format!("after folding: {what}"))?;
         process.open().told("the open after that")?;
-        check(process.provider(), &[process.line.clone()]).map_err(|what| format!("after the next open: {what}"))?;
+        check(process.provider(), from_ref(&process.line)).map_err(|what| format!("after the next open: {what}"))?;
         check_swept(process.recorder.sim())?;
         check_offences(&process)
     }

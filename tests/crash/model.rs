@@ -82,7 +82,9 @@ impl Op {
         let mut next = line[..=base].to_vec();
         let mut content = line[base].clone();
         content.metadata = metadata(attempt);
-        batch(self, attempt).iter().for_each(|edit| edit.make(&mut content));
+        for edit in batch(self, attempt) {
+            edit.make(&mut content);
+        }
         next.push(content);
         next
     }
@@ -220,6 +222,7 @@ pub(super) struct Process {
 impl Process {
     /// A process on this machine, whose disk it changes. It has opened nothing yet.
     pub(super) fn on(machine: &Machine, options: &StoreOptions) -> Self {
+        machine.disk.short_reads(true); // nobody may rely on whole ones
         Self {
             recorder: Recorder::new(&machine.disk),
             index: SimIndex::from_image(&machine.index),
