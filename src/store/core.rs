@@ -29,6 +29,7 @@ pub(super) struct Core {
     pub(super) store: StoreNumber,
     uid: StoreUid,
     pub(super) options: StoreOptions,
+    holder: String,
     pub(super) slot: Arc<Slot>,
     pub(super) scans: Arc<OpenScans>,
     /// Held by whoever folds a delta or moves the base. Taken before `state`, never under it.
@@ -89,7 +90,8 @@ impl Core {
     ) -> Result<Self> {
         let use_of = DirectoryOptions { access: options.access, codec: options.codec };
         let directory = StoreDirectory::new(checkpoint, id, use_of, ids, clock);
-        let claimed = directory.claim(Wanted::Newest, None)?;
+        let holder = format!("process {}", std::process::id());
+        let claimed = directory.claim(Wanted::Newest, None, &holder)?;
         let store = backend.engine().store(claimed.uid, directory.id())?;
         let layers = load(backend, store, &claimed.chain, options.residency, &[], &|_| ControlFlow::Continue(()))?;
         let state = State {
@@ -106,6 +108,7 @@ impl Core {
             store,
             uid: claimed.uid,
             options,
+            holder,
             slot: Arc::default(),
             scans: Arc::default(),
             moving: Mutex::default(),
@@ -133,11 +136,6 @@ impl Core {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether only a new claim and a fresh load make a version to write on.
-    fn is_stale(&self, state: &State) -> bool {
-        state.is_stale || self.directory.has_attempted_above(state.epoch)
-    }
-
     #[cfg(feature = "conformance")]
     fn layers(&self) -> Arc<Layers> {
         Arc::clone(&self.state().layers)
@@ -154,14 +152,14 @@ impl Core {
             if let Some(by) = state.fenced {
                 return Err(Error::new(ErrorKind::Fenced { by }, "this provider may not write any more"));
             }
-            if !self.is_stale(&state) && state.layers.mark.at.version == version {
+            if !state.is_stale && state.layers.mark.at.version == version {
                 return Ok(Arc::clone(&state.layers));
             }
             state.epoch
         };
         // Anything else is an opening of its own: after a failure, or on an older version. If an interrupted commit turned
         // out to be there, it is above `version` and unacknowledged: the next commit supersedes it.
-        let claimed = self.directory.claim(Wanted::At(version), Some(epoch)).inspect_err(|error| {
+        let claimed = self.directory.claim(Wanted::At(version), Some(epoch), &self.holder).inspect_err(|error| {
             if let ErrorKind::Fenced { by } = error.kind() {
                 self.state().fenced = Some(*by);
             }
@@ -276,7 +274,7 @@ impl Core {
     pub(super) fn head(&self) -> Result<VersionId> {
         let (head, is_stale) = {
             let state = self.state();
-            (state.head, self.is_stale(&state))
+            (state.head, state.is_stale)
         };
         // After a commit was cut off, only the directory knows.
         if is_stale { Ok(self.directory.catalog()?.head()) } else { Ok(head) }

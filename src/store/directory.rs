@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::catalog::{
@@ -30,10 +29,6 @@ pub(super) struct StoreDirectory {
     codec: PageCodec,
     ids: IdSource,
     clock: Arc<dyn Clock>,
-    /// Who claims epochs through this, in words that nobody else uses.
-    holder: String,
-    /// The highest epoch that this has tried to claim, whatever came of it.
-    attempted: AtomicU64,
     /// The runs that are open, so that a file is mapped and verified once. Guards the map only; files are opened outside.
     open_runs: Mutex<HashMap<RunName, Weak<Run>>>,
 }
@@ -90,9 +85,7 @@ impl StoreDirectory {
     ) -> Self {
         let path = format!("state/{id}");
         let DirectoryOptions { access, codec } = options;
-        let holder = format!("process {} as {}", std::process::id(), ids.run_id());
-        let attempted = AtomicU64::new(0);
-        Self { checkpoint, id, path, access, codec, ids, clock, holder, attempted, open_runs: Mutex::default() }
+        Self { checkpoint, id, path, access, codec, ids, clock, open_runs: Mutex::default() }
     }
 
     pub(super) fn id(&self) -> &StateStoreId {
@@ -138,10 +131,10 @@ impl StoreDirectory {
     ///
     /// `mine` is the epoch that the caller holds so far: if somebody has claimed a higher one, the caller is fenced and
     /// must not take the store back.
-    pub(super) fn claim(&self, wanted: Wanted, mut mine: Option<Epoch>) -> Result<Claimed> {
+    pub(super) fn claim(&self, wanted: Wanted, mut mine: Option<Epoch>, holder: &str) -> Result<Claimed> {
         for _ in 0..MOST_LISTINGS {
             let before = self.catalog()?;
-            if let Some(by) = mine.and_then(|mine| fenced_by(self.epochs_of_others(&before), mine)) {
+            if let Some(by) = mine.and_then(|mine| fenced_by(before.listing().forks.keys().copied(), mine)) {
                 return Err(Error::new(ErrorKind::Fenced { by }, "another writer has opened the store"));
             }
             let claim = Claim::plan(&before, wanted)?;
@@ -150,8 +143,7 @@ impl StoreDirectory {
             // anything is built on it.
             self.checkpoint.sync(&self.path)?;
             let uid = before.uid().unwrap_or_else(|| self.ids.store_uid());
-            self.attempted.fetch_max(claim.epoch.0, Ordering::AcqRel);
-            if !self.publish_fork(claim.epoch, uid, chain.mark)? {
+            if !self.publish_fork(claim.epoch, uid, chain.mark, holder)? {
                 continue; // somebody else was first to take the number
             }
             let after = self.catalog()?;
@@ -165,18 +157,6 @@ impl StoreDirectory {
         }
         let context = "the head of the store moved at every attempt to open it; other writers are opening it too";
         Err(Error::new(ErrorKind::Busy { waited_ms: 0 }, context))
-    }
-
-    /// Whether an epoch above `epoch` was tried to be claimed here. It may be there then, so nothing may be written with
-    /// `epoch` any more; a new claim helps, since nothing was ever written with the one that failed.
-    pub(super) fn has_attempted_above(&self, epoch: Epoch) -> bool {
-        self.attempted.load(Ordering::Acquire) > epoch.0
-    }
-
-    /// The claimed epochs without those that this itself has tried to claim, perhaps without learning that it had succeeded.
-    fn epochs_of_others(&self, catalog: &Catalog) -> Vec<Epoch> {
-        let is_mine = |fork: &Fork| matches!(fork, Fork::Whole(record) if record.holder == self.holder);
-        catalog.listing().forks.iter().filter(|(_, fork)| !is_mine(fork)).map(|(epoch, _)| *epoch).collect()
     }
 
     /// Opens the runs that make `at`. A run that is damaged or gone is passed over if others make the same version.
@@ -271,13 +251,13 @@ impl StoreDirectory {
     }
 
     /// Claims an epoch; `false` where somebody else has it.
-    fn publish_fork(&self, epoch: Epoch, uid: StoreUid, base: Mark) -> Result<bool> {
+    fn publish_fork(&self, epoch: Epoch, uid: StoreUid, base: Mark, holder: &str) -> Result<bool> {
         let record = ForkRecord {
             uid,
             store: self.id.clone(),
             epoch,
             base,
-            holder: self.holder.clone(),
+            holder: holder.to_owned(),
             claimed_at_ms: self.clock.wall_ms(),
         };
         let mut file = self.create(epoch, FileName::Fork(epoch))?;

@@ -45,6 +45,7 @@ pub struct MemoryProvider {
 struct Core {
     directory: StoreDirectory,
     uid: StoreUid,
+    holder: String,
     options: StoreOptions,
     budget: Budget,
     slot: Arc<Slot>,
@@ -94,7 +95,8 @@ impl MemoryProvider {
     ) -> Result<Self> {
         let use_of = DirectoryOptions { access: options.access, codec: options.codec };
         let directory = StoreDirectory::new(checkpoint.into(), id, use_of, ids, clock);
-        let claimed = directory.claim(Wanted::Newest, None)?;
+        let holder = format!("process {}", std::process::id());
+        let claimed = directory.claim(Wanted::Newest, None, &holder)?;
         let current = Arc::new(Held::load(&claimed.chain)?);
         let state = State {
             epoch: claimed.epoch,
@@ -107,6 +109,7 @@ impl MemoryProvider {
         let core = Core {
             directory,
             uid: claimed.uid,
+            holder,
             options,
             budget: Budget::new(u64::MAX),
             slot: Arc::default(),
@@ -181,15 +184,10 @@ impl Core {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether only a new claim and a fresh load make a version to write on.
-    fn is_stale(&self, state: &State) -> bool {
-        state.is_stale || self.directory.has_attempted_above(state.epoch)
-    }
-
     fn head(&self) -> Result<VersionId> {
         let (head, is_stale) = {
             let state = self.state();
-            (state.head, self.is_stale(&state))
+            (state.head, state.is_stale)
         };
         if is_stale { Ok(self.directory.catalog()?.head()) } else { Ok(head) }
     }
@@ -201,12 +199,12 @@ impl Core {
             if let Some(by) = state.fenced {
                 return Err(Error::new(ErrorKind::Fenced { by }, "this provider may not write any more"));
             }
-            if !self.is_stale(&state) && state.current.mark.at.version == version {
+            if !state.is_stale && state.current.mark.at.version == version {
                 return Ok(Arc::clone(&state.current));
             }
             (state.epoch, state.held.clone())
         };
-        let claimed = self.directory.claim(Wanted::At(version), Some(epoch)).inspect_err(|error| {
+        let claimed = self.directory.claim(Wanted::At(version), Some(epoch), &self.holder).inspect_err(|error| {
             if let ErrorKind::Fenced { by } = error.kind() {
                 self.state().fenced = Some(*by);
             }
