@@ -3,7 +3,7 @@
 //! - one `WriteBatch` a commit, write-ahead log on, synced, log files recycled so that a sync changes no metadata
 //! - 4 KiB blocks, hash index in data blocks, bloom filters with 10 bits a key, none on the last level (every key exists),
 //!   bloom filter over the memtable, whole keys
-//! - one HyperClock cache that holds index and filter blocks too, and that the write buffers are charged to: the memory
+//! - one `HyperClock` cache that holds index and filter blocks too, and that the write buffers are charged to: the memory
 //!   limit is the size of that cache
 //! - point reads without a copy (`get_pinned`), without a second checksum (the page cache is trusted, as by the mapped runs)
 //!
@@ -19,7 +19,7 @@ use rocksdb::{
 };
 
 use crate::Failure;
-use crate::contender::Contender;
+use crate::contender::{Contender, Each};
 use crate::workload::{BATCH_KEYS, Key, Workload, key, updates, value};
 
 /// RocksDB with a synced log.
@@ -80,7 +80,7 @@ fn options(limit_bytes: usize, compressed: bool) -> Options {
 impl Contender for ByHand {
     fn load(&mut self, workload: &Workload) -> Result<(), Failure> {
         let mut unlogged = WriteOptions::default();
-        unlogged.disable_wal(true);
+        unlogged.set_sync(false);
         let mut batch = WriteBatch::default();
         for number in 0..workload.keys {
             let key = key(number);
@@ -107,7 +107,7 @@ impl Contender for ByHand {
         Ok(clock.elapsed().saturating_sub(began))
     }
 
-    fn scan(&mut self, each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn scan(&mut self, each: &mut Each<'_>) -> Result<(), Failure> {
         for entry in self.db.iterator(IteratorMode::Start) {
             let (key, value) = entry?;
             each(&key, &value)?;

@@ -6,6 +6,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 use std::{env, fs};
 
 use alluvium::SystemClock;
@@ -97,11 +98,10 @@ fn obey(
             Ok(Vec::new())
         }
         Order::Turn { first, count } => {
-            let Turn { wall_nanos, commit_p50_nanos, commit_p99_nanos } =
-                turn(contender, workload, first, count, clock)?;
+            let turn = turn(contender, workload, first, count, clock)?;
             // After the batches of a turn every buffer is as full as it gets.
             *peak_bytes = proc_number("/proc/self/status", "RssAnon:").saturating_mul(1024).max(*peak_bytes);
-            Ok(vec![wall_nanos, commit_p50_nanos, commit_p99_nanos])
+            Ok(vec![nanos(turn.wall), nanos(turn.commit_p50), nanos(turn.commit_p99)])
         }
         Order::Check { updates } => check(contender, workload, updates).map(|()| Vec::new()),
         Order::Settle => {
@@ -187,10 +187,14 @@ impl Rider {
 
     pub(crate) fn turn(&mut self, first: u64, count: u64) -> Result<Turn, Failure> {
         let numbers = self.order(Order::Turn { first, count })?;
-        let [wall_nanos, commit_p50_nanos, commit_p99_nanos] = numbers.as_slice() else {
+        let [wall, commit_p50, commit_p99] = numbers.as_slice() else {
             return Err("a turn answers with three numbers".into());
         };
-        Ok(Turn { wall_nanos: *wall_nanos, commit_p50_nanos: *commit_p50_nanos, commit_p99_nanos: *commit_p99_nanos })
+        Ok(Turn {
+            wall: Duration::from_nanos(*wall),
+            commit_p50: Duration::from_nanos(*commit_p50),
+            commit_p99: Duration::from_nanos(*commit_p99),
+        })
     }
 }
 

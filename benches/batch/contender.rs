@@ -8,6 +8,9 @@ use hdrhistogram::Histogram;
 use crate::Failure;
 use crate::workload::{Key, Workload};
 
+/// What is done with a key and its value.
+pub(crate) type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Failure> + 'a;
+
 /// A store that is measured.
 pub(crate) trait Contender {
     /// Puts the keys `0..keys` with their first values, and leaves them in the best shape that they can have.
@@ -17,7 +20,7 @@ pub(crate) trait Contender {
     fn batch(&mut self, picks: &[Key], clock: &SystemClock) -> Result<Duration, Failure>;
 
     /// Gives every entry in key order; also what warms the page cache.
-    fn scan(&mut self, each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Failure>) -> Result<(), Failure>;
+    fn scan(&mut self, each: &mut Each<'_>) -> Result<(), Failure>;
 
     /// Does the work that the batches left for later, so that its bytes are counted.
     fn settle(&mut self) -> Result<(), Failure>;
@@ -32,9 +35,9 @@ pub(crate) trait Contender {
 /// What one turn took.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Turn {
-    pub(crate) wall_nanos: u64,
-    pub(crate) commit_p50_nanos: u64,
-    pub(crate) commit_p99_nanos: u64,
+    pub(crate) wall: Duration,
+    pub(crate) commit_p50: Duration,
+    pub(crate) commit_p99: Duration,
 }
 
 /// Runs `count` batches from number `first` on. The picks are drawn before the clock starts.
@@ -55,9 +58,9 @@ pub(crate) fn turn(
         commits.record(nanos(commit))?;
     }
     Ok(Turn {
-        wall_nanos: nanos(wall),
-        commit_p50_nanos: commits.value_at_quantile(0.5),
-        commit_p99_nanos: commits.value_at_quantile(0.99),
+        wall,
+        commit_p50: Duration::from_nanos(commits.value_at_quantile(0.5)),
+        commit_p99: Duration::from_nanos(commits.value_at_quantile(0.99)),
     })
 }
 

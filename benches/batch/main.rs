@@ -21,6 +21,7 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use alluvium::Residency;
 
@@ -195,7 +196,7 @@ fn float(count: u64) -> f64 {
 
 /// Gets and puts per second in a turn.
 fn operations(args: &Args, workload: &Workload, turn: &Turn) -> f64 {
-    float(2 * args.batches * batch_keys(workload)) * 1e9 / float(turn.wall_nanos.max(1))
+    float(2 * args.batches * batch_keys(workload)) / turn.wall.as_secs_f64()
 }
 
 fn case(workload: &Workload, what: &str) -> String {
@@ -211,7 +212,7 @@ fn own_figures(
 ) -> Result<(), Failure> {
     let name = lane.rider.name;
     let case = |what: &str| case(workload, &format!("{name} {what}"));
-    let millis = |nanos: u64| float(nanos) / 1e6;
+    let millis = |duration: Duration| duration.as_secs_f64() * 1e3;
     let turns = &lane.turns;
     report.figure(
         &case("operations"),
@@ -219,8 +220,8 @@ fn own_figures(
         "operations/s",
         None,
     )?;
-    report.figure(&case("commit p50"), median(turns.iter().map(|t| millis(t.commit_p50_nanos))), "ms", None)?;
-    report.figure(&case("commit p99"), median(turns.iter().map(|t| millis(t.commit_p99_nanos))), "ms", None)?;
+    report.figure(&case("commit p50"), median(turns.iter().map(|t| millis(t.commit_p50))), "ms", None)?;
+    report.figure(&case("commit p99"), median(turns.iter().map(|t| millis(t.commit_p99))), "ms", None)?;
     let updates = batches * batch_keys(workload);
     lane.rider.order(Order::Check { updates })?;
     let settled = lane.rider.order(Order::Settle)?;

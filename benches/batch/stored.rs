@@ -10,7 +10,7 @@ use alluvium::{
 };
 
 use crate::Failure;
-use crate::contender::Contender;
+use crate::contender::{Contender, Each};
 use crate::workload::{BATCH_KEYS, Key, Workload, key, updates, value};
 
 /// Keys of one commit while loading: few commits, so that loading is not what takes the time.
@@ -39,7 +39,8 @@ impl Stored {
 }
 
 fn open(dir: &Path, limit_bytes: u64, residency: Residency) -> Result<RocksDbProvider, Failure> {
-    let backend = Backend::open(dir.join("work"), BackendOptions::default().memory_limit(limit_bytes))?;
+    let backend =
+        Backend::open(dir.join("work"), BackendOptions::default().memory_limit(usize::try_from(limit_bytes)?))?;
     let checkpoint = LocalCheckpoint::open(dir.join("checkpoint"))?;
     let id = StateStoreId::new("bench", 0, "batch")?;
     Ok(RocksDbProvider::open(&backend, checkpoint, id, StoreOptions::default().residency(residency))?)
@@ -75,7 +76,7 @@ impl Contender for Stored {
         Ok(clock.elapsed().saturating_sub(began))
     }
 
-    fn scan(&mut self, each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn scan(&mut self, each: &mut Each<'_>) -> Result<(), Failure> {
         for entry in self.provider()?.read_at(self.version)?.scan(FamilyId::DEFAULT)? {
             let entry = entry?;
             each(&entry.key, &entry.value)?;

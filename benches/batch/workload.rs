@@ -14,7 +14,7 @@ pub(crate) type Key = [u8; KEY_BYTES];
 /// A value: a count of its updates, 42 bytes that look random, 50 that don't; so about half of it can be compressed.
 pub(crate) type Value = [u8; VALUE_BYTES];
 
-/// The mixing function of SplitMix64 (Steele, Lea, Flood 2014): a bijection, so that no two keys are the same.
+/// The mixing function of `SplitMix64` (Steele, Lea, Flood 2014): a bijection, so that no two keys are the same.
 fn mix(seed: u64) -> u64 {
     let z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -121,7 +121,8 @@ fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn open(args: &Args) -> Result<RocksDbProvider, Failure> {
-    let options = BackendOptions::default().memory_limit(args.memory_limit_mib << 20);
+    let limit = usize::try_from(args.memory_limit_mib << 20).map_err(|e| Failure::new(e.to_string()))?;
+    let options = BackendOptions::default().memory_limit(limit);
     let backend = Backend::open(args.work.join("index"), options)?;
     let checkpoint = LocalCheckpoint::open(&args.checkpoint)?;
     let residency = if args.resident { Residency::Resident } else { Residency::Mapped };

@@ -40,6 +40,7 @@ pub(crate) struct Generation {
 #[derive(Clone)]
 struct State {
     applied: Mark,
+    torn: Option<Mark>,
     ranges: Arc<RangeSet>,
 }
 
@@ -64,7 +65,7 @@ impl Generation {
     ) -> Result<Arc<Self>> {
         let record = backend.engine().create_generation(store, from, coverage)?;
         let in_use = backend.take(record.id, &[]).ok_or_else(|| unknown_generation(record.id))?;
-        let generation = Self::assemble(backend, record, RangeSet::default(), in_use);
+        let generation = Self::assemble(backend, &record, RangeSet::default(), in_use);
         if filter_bytes > 0 && !coverage.is_complete() {
             generation.filter.get_or_init(|| ReadyFilter::new(filter_bytes, true));
         }
@@ -73,18 +74,18 @@ impl Generation {
 
     /// Takes up a generation that is already there. It has no filter, so every get asks the engine, until
     /// [`Generation::rebuild_filter`] has been through its keys.
-    pub(crate) fn open(backend: &Backend, record: GenerationRecord, in_use: InUse) -> Result<Arc<Self>> {
+    pub(crate) fn open(backend: &Backend, record: &GenerationRecord, in_use: InUse) -> Result<Arc<Self>> {
         let ranges = backend.engine().ranges(record.id)?;
         Ok(Arc::new(Self::assemble(backend, record, ranges, in_use)))
     }
 
-    fn assemble(backend: &Backend, record: GenerationRecord, ranges: RangeSet, in_use: InUse) -> Self {
+    fn assemble(backend: &Backend, record: &GenerationRecord, ranges: RangeSet, in_use: InUse) -> Self {
         Self {
             backend: backend.clone(),
             id: record.id,
             from: record.from,
             coverage: record.coverage,
-            state: RwLock::new(State { applied: record.applied, ranges: Arc::new(ranges) }),
+            state: RwLock::new(State { applied: record.applied, torn: record.torn, ranges: Arc::new(ranges) }),
             filter: OnceLock::new(),
             apply_turn: Mutex::new(()),
             retired: AtomicBool::new(false),
@@ -134,14 +135,20 @@ impl Generation {
         version: Option<&VersionRecord>,
     ) -> Result<()> {
         let _turn = self.apply_turn.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.filter.get() {
+        let done = match self.filter.get() {
             Some(known) => {
                 let mut noted = Noted { inner: changes, filter: &known.filter };
-                self.engine().apply(self.id, ranges, &mut noted, applied, version)?;
+                self.engine().apply(self.id, ranges, &mut noted, applied, version)
             }
-            None => self.engine().apply(self.id, ranges, changes, applied, version)?,
-        }
+            None => self.engine().apply(self.id, ranges, changes, applied, version),
+        };
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = done {
+            // Whether a part of it is there is not known up here, so it counts as if one were.
+            state.torn.get_or_insert(applied);
+            return Err(error);
+        }
+        state.torn = None;
         if !ranges.is_empty() && !self.coverage.is_complete() {
             Arc::make_mut(&mut state.ranges).extend(ranges);
         }
@@ -184,6 +191,12 @@ impl Generation {
     /// The state that this generation and what lies below make.
     pub(crate) fn applied(&self) -> Mark {
         self.state.read().unwrap_or_else(PoisonError::into_inner).applied
+    }
+
+    /// The delta that may be there in part, after a failed apply or a crash in a large one. Until the same delta has been
+    /// applied, only readers that hold it as a run above this generation may read here.
+    pub(crate) fn torn(&self) -> Option<Mark> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).torn
     }
 
     /// The state that it lies over.

@@ -31,8 +31,12 @@ mod memory;
 mod options;
 #[cfg(feature = "rocksdb")]
 mod rocks;
+#[cfg(feature = "conformance")]
+mod simulated;
 #[cfg(test)]
 mod suite;
+#[cfg(test)]
+mod testing;
 #[cfg(any(feature = "rocksdb", test))]
 mod workdir;
 mod worker;
@@ -44,4 +48,7 @@ pub use handle::Backend;
 pub(crate) use handle::InUse;
 pub(crate) use memory::{MemoryEngine, MemoryImage};
 pub use options::{BackendCompression, BackendOptions, MIN_MEMORY_LIMIT_BYTES};
+#[doc(hidden)]
+#[cfg(feature = "conformance")]
+pub use simulated::{IndexImage, SimIndex};
 pub(crate) use worker::{Job, Worker};

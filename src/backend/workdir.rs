@@ -217,3 +217,118 @@ pub(super) fn remove_file(path: &Path) -> Result<()> {
 fn foreign(path: &Path, context: &str) -> Error {
     Error::new(ErrorKind::Foreign { path: path.to_path_buf() }, context)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tempfile::tempdir;
+
+    use super::*;
+    use crate::clock::SystemClock;
+
+    fn claim(path: &Path) -> Result<WorkDir> {
+        WorkDir::claim(path, &SystemClock::new())
+    }
+
+    fn names(path: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_missing_or_empty_directory_becomes_ours() {
+        let root = tempdir().unwrap();
+        let path = root.path().join("a/b");
+        for _ in 0..2 {
+            let dir = claim(&path).unwrap();
+            assert_eq!(names(&path), ["ALLUVIUM", "LOCK-alluvium", "restore", "spill"]);
+            fs::write(dir.spill_dir().join("left over"), b"x").unwrap();
+            fs::create_dir_all(dir.restore_dir().join("deep/down")).unwrap();
+            drop(dir);
+        }
+        let dir = claim(&path).unwrap();
+        assert!(names(&dir.spill_dir()).is_empty() && names(&dir.restore_dir()).is_empty());
+    }
+
+    #[test]
+    fn a_second_holder_is_told_who_is_the_first() {
+        let root = tempdir().unwrap();
+        let first = claim(root.path()).unwrap();
+        let error = claim(root.path()).unwrap_err();
+        let ErrorKind::Locked { holder } = error.kind() else { panic!("{error}") };
+        assert!(holder.starts_with(&format!("process {}, since ", std::process::id())), "{holder}");
+        drop(first);
+        claim(root.path()).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_ours_is_not_touched() {
+        let root = tempdir().unwrap();
+        for foreign_name in ["notes.txt", "rocks", "ALLUVIUM", "LOCK"] {
+            let path = root.path().join(format!("with-{foreign_name}"));
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join(foreign_name), b"mine").unwrap();
+            let error = claim(&path).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Foreign { .. }), "{foreign_name}: {error}");
+            assert_eq!(names(&path), [foreign_name]);
+            assert_eq!(fs::read(path.join(foreign_name)).unwrap(), b"mine");
+        }
+    }
+
+    #[test]
+    fn links_and_files_are_refused() {
+        let root = tempdir().unwrap();
+        let (real, link, file) = (root.path().join("real"), root.path().join("link"), root.path().join("file"));
+        fs::create_dir(&real).unwrap();
+        symlink(&real, &link).unwrap();
+        fs::write(&file, b"x").unwrap();
+        for path in [&link, &file] {
+            let error = claim(path).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Foreign { .. }), "{error}");
+        }
+        assert!(names(&real).is_empty());
+        symlink(&file, real.join(LOCK)).unwrap();
+        assert!(matches!(claim(&real).unwrap_err().kind(), ErrorKind::Foreign { .. }));
+        assert_eq!(fs::read(&file).unwrap(), b"x");
+    }
+
+    #[test]
+    fn a_marker_that_a_crash_cut_off_is_written_again() {
+        for cut in 0..marker_text().len() {
+            let root = tempdir().unwrap();
+            fs::write(root.path().join(MARKER), &marker_text()[..cut]).unwrap();
+            drop(claim(root.path()).unwrap());
+            assert_eq!(fs::read_to_string(root.path().join(MARKER)).unwrap(), marker_text());
+        }
+        let root = tempdir().unwrap();
+        fs::write(root.path().join(MARKER), &marker_text()[..5]).unwrap();
+        fs::create_dir(root.path().join(ENGINE)).unwrap();
+        assert!(matches!(claim(root.path()).unwrap_err().kind(), ErrorKind::Foreign { .. }));
+    }
+
+    #[test]
+    fn the_directory_of_a_newer_format_is_left_alone() {
+        let root = tempdir().unwrap();
+        fs::write(root.path().join(MARKER), format!("{MARKER_PREFIX}2\n")).unwrap();
+        assert_eq!(*claim(root.path()).unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(names(root.path()), [MARKER]);
+    }
+
+    #[test]
+    fn wiping_follows_no_link() {
+        let root = tempdir().unwrap();
+        let outside = root.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("kept"), b"x").unwrap();
+        let dir = claim(&root.path().join("work")).unwrap();
+        symlink(&outside, dir.engine_dir()).unwrap();
+        dir.condemn();
+        assert!(dir.is_condemned());
+        dir.wipe_engine().unwrap();
+        assert!(!dir.is_condemned() && dir.engine_dir().symlink_metadata().is_err());
+        assert_eq!(names(&outside), ["kept"]);
+    }
+}

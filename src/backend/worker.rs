@@ -138,7 +138,10 @@ impl Shared {
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_thread = self.thread.is_some();
-        f.debug_struct("Worker").field("pending", &self.pending()).field("has_thread", &has_thread).finish()
+        f.debug_struct("Worker")
+            .field("pending", &self.pending())
+            .field("has_thread", &has_thread)
+            .finish_non_exhaustive()
     }
 }
 

@@ -141,3 +141,161 @@ impl Catalog {
         Ok(singles)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::directory::fork_record;
+    use super::super::{Fork, Listing};
+    use super::*;
+    use crate::clock::{Clock, SystemClock};
+
+    fn id(version: u64, epoch: u64) -> VersionId {
+        VersionId::new(Version(version), Epoch(epoch))
+    }
+
+    fn delta(from: u64, to: VersionId) -> RunName {
+        RunName::delta(Version(from), to).unwrap()
+    }
+
+    fn listing(runs: &[RunName], forks: &[(u64, VersionId)]) -> Listing {
+        let forks = forks.iter().map(|(epoch, base)| (Epoch(*epoch), Fork::Whole(fork_record(Epoch(*epoch), *base))));
+        Listing { runs: runs.iter().map(|run| (*run, 1)).collect(), forks: forks.collect(), ..Listing::default() }
+    }
+
+    /// The single deltas of the versions `(from, to]`, all of one epoch.
+    fn singles(from: u64, to: u64, epoch: u64) -> Vec<RunName> {
+        (from..to).map(|version| delta(version, id(version + 1, epoch))).collect()
+    }
+
+    fn missing_file(result: Result<Chain>) -> String {
+        match result.unwrap_err().kind() {
+            ErrorKind::Missing { file } => file.display().to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_empty_directory_is_version_0() {
+        let catalog = Catalog::new(Listing::default());
+        assert_eq!((catalog.head(), catalog.versions().count(), catalog.uid()), (VersionId::ROOT, 0, None));
+        assert_eq!(catalog.chain(VersionId::ROOT, &BTreeSet::new()).unwrap().runs().count(), 0);
+        assert_eq!(catalog.readable(Version(0)).unwrap(), VersionId::ROOT);
+        let (requested, none) = (Version(1), Version(0));
+        let expected = ErrorKind::VersionNotFound { requested, oldest: none, newest: none };
+        assert_eq!(*catalog.readable(requested).unwrap_err().kind(), expected);
+    }
+
+    #[test]
+    fn the_head_is_seen_by_whatever_run_is_left_of_its_epoch() {
+        let base = id(3, 1);
+        let mut runs = singles(0, 5, 1);
+        let void = Catalog::new(listing(&runs, &[(1, VersionId::ROOT), (2, base)]));
+        assert_eq!(void.head(), id(5, 1), "a fork without runs says nothing yet");
+        runs.push(RunName::snapshot(id(4, 2)).unwrap());
+        let catalog = Catalog::new(listing(&runs, &[(1, VersionId::ROOT), (2, base)]));
+        assert_eq!(catalog.head(), id(4, 2));
+        assert_eq!((catalog.at(Version(4)), catalog.at(Version(3))), (Some(id(4, 2)), Some(base)));
+        assert!(!catalog.lineage().owns(id(5, 1)) && !catalog.lineage().owns(id(4, 1)));
+        assert_eq!(catalog.versions().collect::<Vec<_>>(), [id(1, 1), id(2, 1), id(3, 1), id(4, 2)]);
+    }
+
+    #[test]
+    fn a_chain_is_split_above_its_last_collapsed_run() {
+        let mut runs = singles(0, 9, 1);
+        runs.extend([RunName::snapshot(id(2, 1)).unwrap(), delta(2, id(4, 1)), delta(5, id(7, 1))]);
+        let catalog = Catalog::new(listing(&runs, &[(1, VersionId::ROOT)]));
+        let chain = catalog.chain(id(9, 1), &BTreeSet::new()).unwrap();
+        assert_eq!(
+            chain.base,
+            [RunName::snapshot(id(2, 1)).unwrap(), delta(2, id(4, 1)), delta(4, id(5, 1)), delta(5, id(7, 1))]
+        );
+        assert_eq!(chain.singles, singles(7, 9, 1));
+        assert_eq!(chain.base_version(), Version(7));
+        let without = catalog.chain(id(9, 1), &BTreeSet::from([delta(5, id(7, 1)), delta(2, id(4, 1))])).unwrap();
+        assert_eq!((without.base_version(), without.singles.len()), (Version(2), 7));
+    }
+
+    #[test]
+    fn a_missing_run_is_named_with_the_versions_it_should_cover() {
+        let mut runs = singles(0, 9, 1);
+        runs.retain(|run| *run != delta(4, id(5, 1)));
+        runs.push(delta(6, id(8, 1)));
+        let catalog = Catalog::new(listing(&runs, &[(1, VersionId::ROOT)]));
+        assert_eq!(missing_file(catalog.chain(id(9, 1), &BTreeSet::new())), delta(4, id(5, 1)).to_string());
+        assert_eq!(missing_file(catalog.chain(id(5, 1), &BTreeSet::new())), delta(4, id(5, 1)).to_string());
+        catalog.chain(id(4, 1), &BTreeSet::new()).unwrap();
+        assert!(matches!(catalog.readable(Version(9)).unwrap_err().kind(), ErrorKind::Missing { .. }));
+        assert!(matches!(catalog.singles(Version(3), id(9, 1)).unwrap_err().kind(), ErrorKind::Missing { .. }));
+        assert_eq!(catalog.singles(Version(5), id(7, 1)).unwrap(), singles(5, 7, 1));
+        assert!(catalog.retire(&[]).is_err(), "where the head cannot be made, nothing may go");
+    }
+
+    #[test]
+    fn a_damaged_fork_is_an_error_only_where_the_answer_needs_it() {
+        let mut runs = singles(0, 3, 1);
+        runs.extend(singles(3, 6, 2));
+        let mut files = listing(&runs, &[(1, VersionId::ROOT), (2, id(3, 1))]);
+        files.forks.insert(Epoch(2), Fork::Damaged("a test".into()));
+        let catalog = Catalog::new(files.clone());
+        assert_eq!(catalog.head(), id(6, 2));
+        assert!(catalog.chain(id(6, 2), &BTreeSet::new()).unwrap_err().is_corrupt());
+        assert!(catalog.readable(Version(5)).is_err());
+        files.runs.insert(RunName::snapshot(id(5, 2)).unwrap(), 1);
+        let catalog = Catalog::new(files.clone());
+        assert_eq!(catalog.versions().collect::<Vec<_>>(), [id(5, 2), id(6, 2)]);
+        assert_eq!(catalog.highest_epoch(), Epoch(2), "the number is taken");
+        let kept = catalog.retire(&[]).unwrap();
+        assert_eq!(kept.delete, [], "what lies below is not proven to be unreachable: the fork may be repaired");
+        files.forks.insert(Epoch(3), Fork::Damaged("a test".into()));
+        assert!(Catalog::new(files).retire(&[]).unwrap_err().is_corrupt(), "nobody knows what that writer builds on");
+    }
+
+    #[test]
+    fn a_store_whose_forks_are_lost_can_still_be_read_from_its_snapshot_on() {
+        let mut runs = singles(3, 6, 2);
+        runs.push(RunName::snapshot(id(4, 2)).unwrap());
+        let catalog = Catalog::new(listing(&runs, &[]));
+        assert_eq!(catalog.versions().collect::<Vec<_>>(), [id(4, 2), id(5, 2), id(6, 2)]);
+        assert_eq!(catalog.highest_epoch(), Epoch(2), "no epoch is given out twice");
+        assert_eq!(missing_file(catalog.chain(id(3, 2), &BTreeSet::new())), delta(0, id(3, 2)).to_string());
+    }
+
+    #[test]
+    fn retirement_keeps_what_a_live_claim_builds_on_an_abandoned_branch() {
+        // Epoch 1 made 1 to 5; epoch 3 claimed version 5 and hangs; epoch 2 had rolled back to 2 and commits now.
+        let mut runs = singles(0, 5, 1);
+        runs.extend(singles(2, 4, 2));
+        let hanging = [(1, VersionId::ROOT), (2, id(2, 1)), (3, id(5, 1))];
+        let catalog = Catalog::new(listing(&runs, &hanging));
+        assert_eq!(catalog.head(), id(4, 2));
+        assert_eq!(catalog.retire(&[]).unwrap().delete, []);
+        let gone: Vec<_> = Catalog::new(listing(&runs, &hanging[..2])).retire(&[]).unwrap().delete;
+        let gone: Vec<_> = gone.iter().map(|deletion| deletion.file.to_string()).collect();
+        assert_eq!(gone, singles(2, 5, 1).iter().map(ToString::to_string).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_hundred_thousand_runs_are_judged_in_time() {
+        let mut files = Listing::default();
+        let runs = (1..=100_000u64).map(|version| RunName::single(id(version, 1 + version / 1000)).unwrap());
+        runs.for_each(|run| files.add(&run.to_string(), 1));
+        for epoch in 1..=101 {
+            let base = if epoch == 1 { VersionId::ROOT } else { id((epoch - 1) * 1000 - 1, epoch - 1) };
+            files.forks.insert(Epoch(epoch), Fork::Whole(fork_record(Epoch(epoch), base)));
+        }
+        let clock = SystemClock::new();
+        let catalog = Catalog::new(files.clone());
+        let made = clock.elapsed();
+        assert_eq!(catalog.versions().count(), 100_000);
+        let chain = catalog.chain(catalog.head(), &BTreeSet::new()).unwrap();
+        let chained = clock.elapsed();
+        assert_eq!(chain.singles.len(), 100_000);
+        let around = BTreeSet::from([delta(99_000, id(99_001, 100))]);
+        let missed = catalog.chain(catalog.head(), &around).unwrap_err();
+        let retired = catalog.retire(&[]).unwrap();
+        eprintln!("catalogue {made:?}, chain {:?}, all {:?}: {missed}", chained.saturating_sub(made), clock.elapsed());
+        assert_eq!(retired.delete, []);
+        // Generous, for busy machines without optimisation; anything quadratic takes minutes.
+        assert!(clock.elapsed().as_secs() < 20);
+    }
+}

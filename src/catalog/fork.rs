@@ -1,4 +1,6 @@
-//! The fork record: the content of `forks/<epoch>`. `docs/formats/fork.md` is the law.
+//! The fork record: the content of `forks/<epoch>`. What follows is `docs/formats/fork.md`, which is the law.
+//!
+#![doc = include_str!("../../docs/formats/fork.md")]
 
 use std::path::Path;
 
@@ -144,4 +146,128 @@ pub(crate) fn damaged(epoch: Epoch, reason: &str) -> Error {
 /// The longest start of `text` that has at most `limit` bytes and ends between characters.
 fn cut(text: &str, limit: usize) -> &str {
     text.get(..text.floor_char_boundary(limit)).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const FILE: &str = "forks/00000000000000000003";
+
+    fn example() -> ForkRecord {
+        let bytes = |first: u8| std::array::from_fn(|place| first + u8::try_from(place).unwrap());
+        let base = Mark { at: VersionId::new(Version(7), Epoch(2)), tip: RunId(bytes(0xb0)) };
+        ForkRecord {
+            uid: StoreUid(bytes(0xa0)),
+            store: StateStoreId::new("flights", 5, "state").unwrap(),
+            epoch: Epoch(3),
+            base,
+            holder: "pid 41 on ada".into(),
+            claimed_at_ms: 1_357_016_400_000,
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<ForkRecord> {
+        ForkRecord::decode(Path::new(FILE), bytes)
+    }
+
+    /// Changes a record's bytes and makes the checksum right again.
+    fn resealed(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut bytes = example().encode();
+        bytes.truncate(bytes.len() - 4);
+        change(&mut bytes);
+        let crc = crc32(&bytes);
+        bytes.put_u32(crc);
+        bytes
+    }
+
+    #[test]
+    fn the_example_of_the_format_page_is_what_it_says() {
+        let page = include_str!("../../docs/formats/fork.md");
+        let dump = page.split("```hex\n").nth(1).unwrap().split("```").next().unwrap();
+        let digits = dump.lines().flat_map(|line| line.split_whitespace().skip(1));
+        let bytes: Vec<u8> = digits.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+        assert_eq!(decode(&bytes).unwrap(), example());
+        assert_eq!(example().encode(), bytes);
+    }
+
+    #[test]
+    fn every_cut_and_every_flipped_bit_is_found() {
+        let whole = example().encode();
+        for length in 0..whole.len() {
+            decode(&whole[..length]).unwrap_err();
+        }
+        for bit in 0..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            decode(&bytes).unwrap_err();
+            assert!(matches!(Fork::read(Epoch(3), &example().store, &bytes), Fork::Damaged(_)));
+        }
+        decode(&[whole, vec![0]].concat()).unwrap_err();
+    }
+
+    #[test]
+    fn an_unknown_format_is_not_called_damage() {
+        let bytes = resealed(|bytes| bytes[8] = 2);
+        assert_eq!(*decode(&bytes).unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn a_whole_file_that_lies_is_damaged() {
+        let lies: [fn(&mut Vec<u8>); 7] = [
+            |bytes| bytes[28] = 2,            // its own base's epoch
+            |bytes| bytes[44] = 0,            // version 7 of nobody
+            |bytes| bytes[36] = 0,            // version 0 of somebody
+            |bytes| bytes[52..68].fill(0),    // a version without a run
+            |bytes| bytes[82] = b'/',         // a name that leaves its directory
+            |bytes| bytes.push(0),            // more than there should be
+            |bytes| bytes[80..82].fill(0xff), // a length beyond the end
+        ];
+        for (number, lie) in lies.into_iter().enumerate() {
+            let error = decode(&resealed(lie)).unwrap_err();
+            assert!(error.is_corrupt(), "{number}: {error}");
+        }
+        let record = example();
+        assert!(matches!(Fork::read(Epoch(4), &record.store, &record.encode()), Fork::Damaged(_)));
+        let other = StateStoreId::new("flights", 6, "state").unwrap();
+        assert!(matches!(Fork::read(Epoch(3), &other, &record.encode()), Fork::Damaged(_)));
+    }
+
+    #[test]
+    fn the_longest_record_fits_and_its_holder_is_cut_between_characters() {
+        let long = "x".repeat(128);
+        let store = StateStoreId::new(long.clone(), u32::MAX, long).unwrap();
+        let record = ForkRecord { store, holder: format!("x{}", "ü".repeat(1000)), ..example() };
+        let bytes = record.encode();
+        assert!(bytes.len() as u64 <= MAX_FORK_BYTES);
+        assert_eq!(decode(&bytes).unwrap().holder, format!("x{}", "ü".repeat(255)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_comes_back_as_it_was(
+            uid: [u8; 16], tip: [u8; 16], epoch in 2u64.., version in 1u64.., claimed_at_ms: u64, partition: u32,
+            operator in "[a-z][a-z._-]{0,127}", holder in "\\PC{0,100}",
+        ) {
+            prop_assume!(tip != [0; 16]);
+            let store = StateStoreId::new(operator, partition, "s").unwrap();
+            let base = Mark { at: VersionId::new(Version(version), Epoch(epoch - 1)), tip: RunId(tip) };
+            let record = ForkRecord { uid: StoreUid(uid), store, epoch: Epoch(epoch), base, holder, claimed_at_ms };
+            prop_assert_eq!(decode(&record.encode()).unwrap(), record);
+        }
+
+        #[test]
+        fn any_bytes_are_a_record_or_an_error(noise in prop::collection::vec(any::<u8>(), 0..300), place in 12usize..100) {
+            prop_assert!(decode(&noise).is_err());
+            let bytes = resealed(|bytes| {
+                let place = place.min(bytes.len());
+                bytes.splice(place.., noise);
+            });
+            if let Ok(record) = decode(&bytes) {
+                prop_assert_eq!(record.encode(), bytes, "one spelling for each record");
+            }
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::fork::{self, Fork};
 use super::listing::Listing;
+use super::name::RunName;
 use crate::error::Error;
 use crate::version::{Epoch, Version, VersionId};
 
@@ -11,7 +12,7 @@ use crate::version::{Epoch, Version, VersionId};
 ///
 /// Any run counts, since retirement may have left only a snapshot of an epoch. A fork without runs says nothing yet.
 pub(crate) fn head(listing: &Listing) -> VersionId {
-    let newest = listing.runs.keys().map(|run| run.to()).max_by_key(|to| (to.epoch, to.version));
+    let newest = listing.runs.keys().map(RunName::to).max_by_key(|to| (to.epoch, to.version));
     newest.unwrap_or(VersionId::ROOT)
 }
 

@@ -17,6 +17,10 @@
 //!
 //! Memory is a few dozen bytes a file; time is O(files) to make a catalogue and O(runs on the way) for a chain.
 //! It reads no file: whether a run's content is whole is for the reader to say, who passes it back as unusable.
+//!
+//! What follows is `docs/formats/checkpoint.md`.
+//!
+#![doc = include_str!("../../docs/formats/checkpoint.md")]
 
 mod catalogue;
 mod chain;
@@ -26,6 +30,13 @@ mod listing;
 mod name;
 mod protocol;
 mod reachable;
+
+#[cfg(test)]
+mod directory;
+#[cfg(test)]
+mod exhaustive;
+#[cfg(test)]
+mod histories;
 
 pub(crate) use catalogue::Catalog;
 pub(crate) use chain::Chain;

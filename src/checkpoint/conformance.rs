@@ -52,7 +52,7 @@ fn content(checkpoint: &dyn Checkpoint, path: &str) -> Vec<u8> {
 
 fn a_published_file_is_there_whole(make: Make<'_>) {
     let checkpoint = make();
-    for (path, bytes) in [("top", &b"1"[..]), ("a/b/c/deep", &[7; 100_000]), ("a/b/empty", b"")] {
+    for (path, bytes) in [("top", &b"1"[..]), ("a/b/c/deep", &vec![7; 100_000]), ("a/b/empty", b"")] {
         publish(&*checkpoint, path, ".tmp-1", bytes).expect("nobody else is here");
         assert_eq!(content(&*checkpoint, path), bytes, "{path}");
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));

@@ -33,7 +33,9 @@ pub(crate) struct Properties {
 impl Properties {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(96);
-        [self.entries, self.tombstones, self.key_bytes, self.value_bytes].into_iter().for_each(|n| out.put_u64(n));
+        for number in [self.entries, self.tombstones, self.key_bytes, self.value_bytes] {
+            out.put_u64(number);
+        }
         out.put_u16(u16::try_from(self.families.len()).unwrap_or(u16::MAX)); // at most 1024
         for (family, entries) in &self.families {
             out.put_u16(family.0);

@@ -165,7 +165,7 @@ impl RunHeader {
         let mut reader = Reader::new(path, 8, body.get(8..).unwrap_or_default());
         let format = reader.u32("format number")?;
         if format != FORMAT {
-            return Err(unsupported(path, format!("it has format {format}, this build reads format {FORMAT}")));
+            return Err(unsupported(path, &format!("it has format {format}, this build reads format {FORMAT}")));
         }
         let header_bytes = reader.u32("header length")?;
         let kind = match reader.u8("kind")? {
@@ -177,7 +177,7 @@ impl RunHeader {
             0 => PageCodec::None,
             1 => PageCodec::Lz4,
             2 => PageCodec::Zstd,
-            other => return Err(unsupported(path, format!("its pages have codec {other}"))),
+            other => return Err(unsupported(path, &format!("its pages have codec {other}"))),
         };
         let align_log2 = reader.u8("alignment")?;
         if align_log2 > MAX_ALIGN_LOG2 {
@@ -185,11 +185,11 @@ impl RunHeader {
         }
         let encryption = reader.u8("encryption")?;
         if encryption != 0 {
-            return Err(unsupported(path, format!("it is encrypted (method {encryption})")));
+            return Err(unsupported(path, &format!("it is encrypted (method {encryption})")));
         }
         let flags = reader.u32("flags")?;
         if flags != 0 {
-            return Err(unsupported(path, format!("it uses flags {flags:#x}, which this build does not know")));
+            return Err(unsupported(path, &format!("it uses flags {flags:#x}, which this build does not know")));
         }
         let header = Self::decode_identity(&mut reader, kind, codec)?;
         if let Some(wrong) = header.contradiction() {
@@ -229,6 +229,6 @@ impl RunHeader {
     }
 }
 
-fn unsupported(path: &Path, why: String) -> Error {
+fn unsupported(path: &Path, why: &str) -> Error {
     Error::new(ErrorKind::Unsupported, format!("{} cannot be read: {why}", path.display()))
 }

@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 
 /// Bytes of a fence that are compared as one number.
 const HEAD_BYTES: usize = 8;
+/// Every 16th head is repeated in front of all heads, so that a search touches few cache lines.
+const GROUP: usize = 16;
 
 /// What an index says about a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +37,21 @@ pub(super) struct StripePlace {
     pub(super) index_offset: u32,
     pub(super) index_bytes: u32,
     pub(super) index_crc: u32,
+    /// Where not 0: page `i` starts `i` times this behind the first one and is no longer, so that a page which has been
+    /// checked is found without its entry in the page index.
+    pub(super) stride: u32,
     /// The filter starts at the next multiple of the block alignment behind the page index.
     pub(super) filter_bytes: u32,
     pub(super) filter_crc: u32,
+}
+
+impl StripePlace {
+    /// Whether page `number` may lie at `place`, as far as the stripe's stride says.
+    pub(super) fn allows(&self, number: usize, place: &PagePlace) -> bool {
+        let expected = (number as u64).checked_mul(u64::from(self.stride));
+        let fits = place.stored_bytes <= self.stride && place.stored_bytes == place.raw_bytes;
+        self.stride == 0 || (fits && expected == Some(u64::from(place.offset)))
+    }
 }
 
 /// The entry of an index block: where something lies, after the end of its fence.
@@ -60,7 +74,9 @@ impl Entry for PagePlace {
     const STORED_BYTES: usize = 20;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        [self.offset, self.stored_bytes, self.raw_bytes, self.crc].into_iter().for_each(|field| out.put_u32(field));
+        for field in [self.offset, self.stored_bytes, self.raw_bytes, self.crc] {
+            out.put_u32(field);
+        }
     }
 
     #[inline]
@@ -75,14 +91,16 @@ impl Entry for PagePlace {
 }
 
 impl Entry for StripePlace {
-    const STORED_BYTES: usize = 40;
+    const STORED_BYTES: usize = 44;
 
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.offset);
         out.put_u64(self.first_page);
-        [self.index_offset, self.index_bytes, self.index_crc, self.filter_bytes, self.filter_crc]
-            .into_iter()
-            .for_each(|field| out.put_u32(field));
+        let small =
+            [self.index_offset, self.index_bytes, self.index_crc, self.stride, self.filter_bytes, self.filter_crc];
+        for field in small {
+            out.put_u32(field);
+        }
     }
 
     #[inline]
@@ -93,8 +111,9 @@ impl Entry for StripePlace {
             index_offset: field_u32(stored, 20)?,
             index_bytes: field_u32(stored, 24)?,
             index_crc: field_u32(stored, 28)?,
-            filter_bytes: field_u32(stored, 32)?,
-            filter_crc: field_u32(stored, 36)?,
+            stride: field_u32(stored, 32)?,
+            filter_bytes: field_u32(stored, 36)?,
+            filter_crc: field_u32(stored, 40)?,
         })
     }
 }
@@ -158,7 +177,9 @@ impl<E: Entry> IndexBuilder<E> {
         let mut out = Vec::with_capacity(8 + entries.len() * (HEAD_BYTES + E::STORED_BYTES) + fences.len());
         out.put_u32(narrow(entries.len())?);
         out.put_u32(narrow(common)?);
-        suffixes().for_each(|suffix| out.extend_from_slice(&head_of(suffix).to_be_bytes()));
+        let heads = || suffixes().map(|suffix| head_of(suffix).to_be_bytes());
+        heads().step_by(GROUP).skip(1).for_each(|head| out.extend_from_slice(&head));
+        heads().for_each(|head| out.extend_from_slice(&head));
         let mut end = 0_usize;
         for (suffix, (_, entry)) in suffixes().zip(&entries) {
             end += suffix.len();
@@ -189,6 +210,7 @@ fn head_of(suffix: &[u8]) -> u64 {
 /// An index block where it lies.
 #[derive(Debug)]
 pub(super) struct IndexView<'a, E: Entry> {
+    samples: &'a [[u8; HEAD_BYTES]],
     heads: &'a [[u8; HEAD_BYTES]],
     entries: &'a [u8],
     common: &'a [u8],
@@ -204,10 +226,12 @@ impl<'a, E: Entry> IndexView<'a, E> {
         let (common, rest) = rest.split_first_chunk::<4>()?;
         let count = usize::try_from(u32::from_le_bytes(*count)).ok()?;
         let common = usize::try_from(u32::from_le_bytes(*common)).ok()?;
+        let (samples, rest) = rest.split_at_checked(count.saturating_sub(1) / GROUP * HEAD_BYTES)?;
         let (heads, rest) = rest.split_at_checked(count.checked_mul(HEAD_BYTES)?)?;
         let (entries, rest) = rest.split_at_checked(count.checked_mul(E::STORED_BYTES)?)?;
         let (common, suffixes) = rest.split_at_checked(common)?;
-        Some(Self { heads: heads.as_chunks().0, entries, common, suffixes, kind: std::marker::PhantomData })
+        let (samples, heads) = (samples.as_chunks().0, heads.as_chunks().0);
+        Some(Self { samples, heads, entries, common, suffixes, kind: std::marker::PhantomData })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -226,9 +250,11 @@ impl<'a, E: Entry> IndexView<'a, E> {
             }
         }
         let probe = head_of(suffix);
-        let heads = self.heads.get(1..).unwrap_or_default();
-        let below = heads.partition_point(|head| u64::from_be_bytes(*head) < probe);
-        match heads.get(below) {
+        let is_below = |head: &[u8; HEAD_BYTES]| u64::from_be_bytes(*head) < probe;
+        let group = self.samples.partition_point(is_below) * GROUP;
+        let end = self.len().min(group + GROUP);
+        let below = group + self.heads.get(group + 1..end).unwrap_or_default().partition_point(is_below);
+        match self.heads.get(below + 1) {
             Some(head) if u64::from_be_bytes(*head) == probe => self.find_among_ties(below, probe, suffix),
             _ => below,
         }
@@ -293,9 +319,62 @@ impl<'a, E: Entry> IndexView<'a, E> {
             .clone()
             .zip(self.heads)
             .all(|(suffix, head)| suffix.is_some_and(|suffix| head_of(suffix) == u64::from_be_bytes(*head)));
+        let samples_fit = self.heads.iter().step_by(GROUP).skip(1).eq(self.samples);
         let ascend = all.clone().skip(1).is_sorted_by(|a, b| a < b);
         let first_is_empty = self.len() == 0 || self.suffix(0).is_some_and(<[u8]>::is_empty);
         let ends = self.len().checked_sub(1).map_or(Some(0), |last| self.fence_end(last));
-        heads_fit && ascend && first_is_empty && ends == Some(self.suffixes.len())
+        heads_fit && samples_fit && ascend && first_is_empty && ends == Some(self.suffixes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn place(number: usize) -> PagePlace {
+        PagePlace { offset: u32::try_from(number).unwrap(), stored_bytes: 1, raw_bytes: 2, crc: 3 }
+    }
+
+    fn check(fences: &[Vec<u8>], keys: &[Vec<u8>]) {
+        let mut builder = IndexBuilder::new();
+        fences.iter().enumerate().for_each(|(number, fence)| builder.push(fence, place(number)));
+        let block = builder.encode().unwrap();
+        let index = IndexView::<PagePlace>::parse(&block).unwrap();
+        assert!(index.is_sound());
+        for key in keys.iter().chain(fences) {
+            let expected = fences.iter().skip(1).filter(|fence| *fence <= key).count();
+            assert_eq!(index.find(key), expected, "{key:?} in {fences:?}");
+            assert_eq!(index.entry(expected), Some(place(expected)));
+            for (number, fence) in fences.iter().enumerate().skip(1) {
+                assert_eq!(index.compare(key, number), Some(key.cmp(fence)));
+            }
+        }
+    }
+
+    /// Few byte values and long runs of them: fences with one head, and fences that are prefixes of others.
+    fn keys(most: usize) -> impl Strategy<Value = std::collections::BTreeSet<Vec<u8>>> {
+        let part = prop_oneof![prop::collection::vec(0u8..3, 0..4), Just(vec![0; 8]), Just(vec![7; 9])];
+        prop::collection::btree_set(prop::collection::vec(part, 0..4).prop_map(|parts| parts.concat()), 1..most)
+    }
+
+    proptest! {
+        #[test]
+        fn a_search_agrees_with_counting(fences in keys(80), probes in keys(40), prefix in prop::collection::vec(any::<u8>(), 0..20)) {
+            let with = |keys: std::collections::BTreeSet<Vec<u8>>| -> Vec<Vec<u8>> {
+                keys.into_iter().map(|key| [prefix.as_slice(), &key].concat()).collect()
+            };
+            let mut probes_too = with(probes.clone());
+            probes_too.extend(probes); // without the prefix that all fences share
+            check(&with(fences), &probes_too);
+        }
+    }
+
+    #[test]
+    fn a_fence_is_the_shortest_prefix_above_the_key_before() {
+        assert_eq!(fence(b"", b"apple"), b"a");
+        assert_eq!(fence(b"apple", b"apricot"), b"apr");
+        assert_eq!(fence(b"app", b"apple"), b"appl");
     }
 }

@@ -169,10 +169,7 @@ impl Run {
         let ranges: usize = self.ranges.iter().map(|r| key(&r.start) + r.end.as_ref().map_or(24, key)).sum();
         let names: usize = self.header.families.names().iter().map(|name| name.as_str().len() + 24).sum();
         let keys = self.properties.smallest.len() + self.properties.largest.len();
-        let owned = match self.source.is_mapped() {
-            true => 0,
-            false => self.top.len() + self.metadata.len(),
-        };
+        let owned = if self.source.is_mapped() { 0 } else { self.top.len() + self.metadata.len() };
         size_of::<Self>()
             + self.source.heap_bytes()
             + ranges
@@ -212,16 +209,18 @@ impl Run {
         let block = self.page_index(&stripe)?;
         let Some(index) = IndexView::<PagePlace>::parse(&block) else { return Err(self.bad_index(&stripe)) };
         let number = index.find(probe.full_key);
-        let Some(place) = index.entry(number) else { return Err(self.bad_index(&stripe)) };
-        let bytes = self.page(&stripe, number, &place)?;
-        let Some(page) = Page::parse(&bytes) else { return Err(self.bad_page(&stripe, &place)) };
+        let bytes = if let Some(bytes) = self.checked_page(&stripe, number) {
+            bytes
+        } else {
+            let Some(place) = index.entry(number) else { return Err(self.bad_index(&stripe)) };
+            self.page(&stripe, number, &place)?
+        };
+        let Some(page) = Page::parse(&bytes) else { return Err(self.bad_index(&stripe)) };
         match page.find(&bytes, probe.full_key, tag_of(probe.hash)) {
             None => Ok(None),
             Some(span) => match span.value {
                 Change::Put(value) => Ok(Some(Change::Put(Found { block: bytes, value }))),
-                Change::Tombstone if self.header.kind == RunKind::Snapshot => {
-                    Err(self.tombstone_in_snapshot(&stripe, &place))
-                }
+                Change::Tombstone if self.header.kind == RunKind::Snapshot => Err(self.tombstone_in_snapshot(&stripe)),
                 Change::Tombstone => Ok(Some(Change::Tombstone)),
             },
         }
@@ -287,11 +286,27 @@ impl Run {
         })
     }
 
+    fn page_bit(stripe: &Stripe, number: usize) -> Option<usize> {
+        usize::try_from(stripe.place.first_page).ok()?.checked_add(number)
+    }
+
+    /// Page `number` of a stripe with a stride, if this mapping has seen that it is sound. Reaches beyond the page's end to
+    /// the next one's start.
+    #[inline]
+    fn checked_page(&self, stripe: &Stripe, number: usize) -> Option<Block<'_>> {
+        let step = u64::from(stripe.place.stride);
+        if step == 0 || !self.source.has_checked(Self::page_bit(stripe, number)?) {
+            return None;
+        }
+        let offset = stripe.place.offset.checked_add(step.checked_mul(number as u64)?)?;
+        self.source.raw(offset, step.min(self.file_bytes().checked_sub(offset)?)).ok()
+    }
+
     /// Page `number` of a stripe, as it was before compression.
     #[inline]
     pub(super) fn page(&self, stripe: &Stripe, number: usize, place: &PagePlace) -> Result<Block<'_>> {
-        let bit = usize::try_from(stripe.place.first_page).ok().and_then(|first| first.checked_add(number));
-        let Some(bit) = bit.filter(|bit| (*bit as u64) < self.footer.pages) else {
+        let bit = Self::page_bit(stripe, number).filter(|bit| (*bit as u64) < self.footer.pages);
+        let Some(bit) = bit.filter(|_| stripe.place.allows(number, place)) else {
             return Err(self.bad_index(stripe));
         };
         let stored = stored_place(stripe, place);
@@ -310,10 +325,8 @@ impl Run {
             PageCodec::Lz4 => stored.len().saturating_mul(255).min(MAX_RAW_PAGE_BYTES),
             PageCodec::Zstd => MAX_RAW_PAGE_BYTES,
         };
-        let raw = match raw_bytes <= justified {
-            true => compress::decompress(self.header.codec, stored, raw_bytes),
-            false => None,
-        };
+        let fits = (raw_bytes <= justified).then_some(raw_bytes);
+        let raw = fits.and_then(|raw_bytes| compress::decompress(self.header.codec, stored, raw_bytes));
         raw.filter(|raw| is_whole_page(raw)).ok_or_else(|| {
             let expected = format!("a {:?} page of {raw_bytes} bytes", self.header.codec);
             self.source.corrupt(stored_place(stripe, place).offset, expected, "something else")
@@ -331,8 +344,8 @@ impl Run {
     }
 
     #[cold]
-    pub(super) fn tombstone_in_snapshot(&self, stripe: &Stripe, place: &PagePlace) -> Error {
-        self.source.corrupt(stored_place(stripe, place).offset, "a snapshot without tombstones", "a tombstone")
+    pub(super) fn tombstone_in_snapshot(&self, stripe: &Stripe) -> Error {
+        self.source.corrupt(stripe.place.offset, "a snapshot without tombstones", "a tombstone")
     }
 }
 

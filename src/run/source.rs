@@ -160,6 +160,15 @@ impl Source {
         }
     }
 
+    /// Whether this mapping has checked the block whose bit is `bit`.
+    #[inline]
+    pub(super) fn has_checked(&self, bit: usize) -> bool {
+        match &self.medium {
+            Medium::Mapped { checked, .. } => checked.has(bit),
+            Medium::Positioned { .. } => false,
+        }
+    }
+
     /// The block at `place` whose bit is `bit`, checked unless this mapping has already seen it.
     #[inline]
     pub(super) fn block(&self, role: Role, bit: usize, place: Place, sound: Soundness) -> Result<Block<'_>> {
@@ -211,10 +220,10 @@ impl Source {
                 return Err(self.corrupt(place.offset, format!("CRC {:08x}", place.crc), format!("{found:08x}")));
             }
         }
-        match sound(bytes) {
-            true => Ok(()),
-            false => Err(self.corrupt(place.offset, "a block whose lengths fit it", "another")),
+        if sound(bytes) {
+            return Ok(());
         }
+        Err(self.corrupt(place.offset, "a block whose lengths fit it", "another"))
     }
 
     pub(super) fn corrupt(&self, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Error {

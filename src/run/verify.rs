@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::filter;
 use super::footer::{FOOTER_BYTES, Place, Properties};
-use super::header::align_up;
+use super::header::{RunHeader, align_up};
 use super::index::{IndexView, PagePlace, StripePlace};
 use super::page::{Page, tag_of};
 use super::reader::{Run, Stripe, is_whole_page, stored_place};
@@ -26,8 +26,7 @@ struct Walk<'r> {
 pub(super) fn verify(run: &Run, observe: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
     let header_bytes = u64::from(run.layout.header_bytes);
     let mut walk = Walk { run, position: header_bytes, pages: 0, seen: Properties::default() };
-    // Header and footer were checked from their bytes when the run was opened; in a mapping they may have gone bad since.
-    walk.block(Place { offset: 0, length: run.layout.header_bytes.saturating_sub(4), crc: run.layout.header_crc })?;
+    walk.header_is_unchanged()?;
     let top = walk.block(run.footer.top)?;
     let top = IndexView::<StripePlace>::parse(&top).ok_or_else(|| walk.disorder("a top index"))?;
     for number in 0..top.len() {
@@ -79,6 +78,9 @@ impl<'r> Walk<'r> {
             let place = index.entry(number).ok_or_else(|| self.run.bad_index(stripe))?;
             let stored = stored_place(stripe, &place);
             self.reach(stored, align)?;
+            if !stripe.place.allows(number, &place) {
+                return Err(self.run.bad_index(stripe));
+            }
             self.page(stripe, &index, number, &filter)?;
             self.pages += 1;
             if observe(self.position).is_break() {
@@ -93,9 +95,10 @@ impl<'r> Walk<'r> {
         let place = index.entry(number).ok_or_else(|| self.run.bad_index(stripe))?;
         let bad_page = || self.run.bad_page(stripe, &place);
         let stored = self.block(stored_place(stripe, &place))?;
-        let bytes = match place.raw_bytes == place.stored_bytes {
-            true => stored,
-            false => Block::Own(self.run.decompress(stripe, &place, &stored)?.into()),
+        let bytes = if place.raw_bytes == place.stored_bytes {
+            stored
+        } else {
+            Block::Own(self.run.decompress(stripe, &place, &stored)?.into())
         };
         let page = Page::parse(&bytes).filter(|_| is_whole_page(&bytes)).ok_or_else(bad_page)?;
         let mut before: Option<&[u8]> = None;
@@ -109,7 +112,7 @@ impl<'r> Walk<'r> {
             }
             let value = span.value.map(|value| value.len());
             if value == Change::Tombstone && self.run.header().kind == RunKind::Snapshot {
-                return Err(self.run.tombstone_in_snapshot(stripe, &place));
+                return Err(self.run.tombstone_in_snapshot(stripe));
             }
             self.count(key, value).ok_or_else(bad_page)?;
             before = Some(key);
@@ -163,14 +166,25 @@ impl<'r> Walk<'r> {
         self.footer_is_unchanged()
     }
 
+    /// Reads the header once more: it was believed since the run was opened.
+    fn header_is_unchanged(&self) -> Result<()> {
+        let run = self.run;
+        let bytes = run.source.raw(0, u64::from(run.layout.header_bytes))?;
+        let (header, layout) = RunHeader::decode(run.path(), &bytes)?;
+        if header == *run.header() && layout.header_crc == run.layout.header_crc {
+            return Ok(());
+        }
+        Err(run.source.corrupt(0, "the header as it was at open", "another"))
+    }
+
     /// Reads the footer once more: it was believed since the run was opened.
     fn footer_is_unchanged(&self) -> Result<()> {
         let run = self.run;
         let bytes = run.source.raw(self.position, FOOTER_BYTES)?;
         let expected = run.footer.encode(&run.layout);
-        match *bytes == *expected {
-            true => Ok(()),
-            false => Err(self.disorder("the footer as it was at open")),
+        if *bytes == *expected {
+            return Ok(());
         }
+        Err(self.disorder("the footer as it was at open"))
     }
 }

@@ -88,6 +88,8 @@ struct StripeBuilder {
     first_page: u64,
     fence: Vec<u8>,
     index: IndexBuilder<PagePlace>,
+    /// Whether every page so far starts at its number times the alignment and is no longer than that.
+    is_regular: bool,
     hashes: Vec<u64>,
 }
 
@@ -313,6 +315,9 @@ impl<'f> RunWriter<'f> {
             raw_bytes: narrow(raw_bytes as u64)?,
             crc,
         };
+        let expected = (self.stripe.index.len() as u64).checked_mul(self.layout.align);
+        let regular = expected == Some(u64::from(place.offset)) && u64::from(place.stored_bytes) <= self.layout.align;
+        self.stripe.is_regular &= regular;
         self.stripe.index.push(&self.page_fence, place);
         self.pages += 1;
         Ok(())
@@ -342,6 +347,7 @@ impl<'f> RunWriter<'f> {
             index_offset: narrow(index_at - offset)?,
             index_bytes: narrow(index.len() as u64)?,
             index_crc: crc32(&index),
+            stride: if self.stripe.is_regular { narrow(self.layout.align)? } else { 0 },
             filter_bytes: narrow(filter.len() as u64)?,
             filter_crc: crc32(&filter),
         };
@@ -371,12 +377,20 @@ impl<'f> RunWriter<'f> {
 
 impl StripeBuilder {
     fn new(first_page: u64) -> Self {
-        Self { offset: None, first_page, fence: Vec::new(), index: IndexBuilder::new(), hashes: Vec::new() }
+        Self {
+            offset: None,
+            first_page,
+            fence: Vec::new(),
+            index: IndexBuilder::new(),
+            is_regular: true,
+            hashes: Vec::new(),
+        }
     }
 
     fn reset(&mut self, first_page: u64) {
         self.offset = None;
         self.first_page = first_page;
+        self.is_regular = true;
         self.hashes.clear(); // keeps its room for the next stripe
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::commit::{ChangeSet, Writer, commit};
 use super::directory::{Claimed, DirectoryOptions, OpenChain, StoreDirectory};
 use super::layers::{Layers, Source};
-use super::load::{create, load};
+use super::load::{create, load, merged_with_ranges};
 use super::options::{Residency, StoreOptions};
 use super::scan::OpenScans;
 use super::slot::Slot;
@@ -16,7 +16,7 @@ use crate::backend::{Backend, Coverage, GenerationId, StoreNumber, VersionRecord
 use crate::catalog::{RunName, Wanted};
 use crate::checkpoint::Checkpoint;
 use crate::clock::Clock;
-use crate::entry::{KeyRange, StateStoreId};
+use crate::entry::StateStoreId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::Run;
 use crate::version::{Epoch, IdSource, StoreUid, Version, VersionId};
@@ -88,7 +88,7 @@ impl Core {
         ids: IdSource,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let use_of = DirectoryOptions { access: options.access, codec: options.codec };
+        let use_of = DirectoryOptions::from(&options);
         let directory = StoreDirectory::new(checkpoint, id, use_of, ids, clock);
         let holder = format!("process {}", std::process::id());
         let claimed = directory.claim(Wanted::Newest, None, &holder)?;
@@ -152,7 +152,9 @@ impl Core {
             if let Some(by) = state.fenced {
                 return Err(Error::new(ErrorKind::Fenced { by }, "this provider may not write any more"));
             }
-            if !state.is_stale && state.layers.mark.at.version == version {
+            // A claim that failed half-way may have left its fork, which would fence a commit of the epoch before.
+            let holds_newest = self.directory.last_tried() == state.epoch;
+            if !state.is_stale && holds_newest && state.layers.mark.at.version == version {
                 return Ok(Arc::clone(&state.layers));
             }
             state.epoch
@@ -204,20 +206,21 @@ impl Core {
         drop(last); // not under the state's lock, since the index may be called
     }
 
-    /// Queues folding, unless it is queued already. Without a worker thread, folds here until the tail is short.
+    /// Queues folding once enough has come together: one pass of many deltas in key order costs the index far less than one
+    /// pass each.
     pub(super) fn fold_soon(self: &Arc<Self>) {
         let longest = self.options.longest_tail;
-        if self.state().layers.waiting() > longest {
-            // The background cannot keep up: whoever commits helps, so that reads stay bounded.
+        let waiting = self.waiting();
+        if waiting > longest {
+            // The background cannot keep up: whoever commits waits for it, or helps, so that reads stay bounded.
             self.fold_and_report(longest);
-        }
-        if !self.is_folding.swap(true, Ordering::AcqRel) {
+        } else if waiting > longest / 2 && !self.is_folding.swap(true, Ordering::AcqRel) {
             // The job holds no claim on the store's life: a provider that is dropped ends its folding.
             let core = Arc::downgrade(self);
             self.backend.worker().submit(Box::new(move || {
                 if let Some(core) = core.upgrade() {
                     core.is_folding.store(false, Ordering::Release);
-                    core.fold_and_report(0);
+                    core.fold_and_report(longest / 2);
                 }
             }));
         }
@@ -230,24 +233,29 @@ impl Core {
         }
     }
 
-    /// Folds deltas into the index, oldest first, until at most `longest` are left in the tail.
+    /// Folds deltas into the index until at most `longest` are left in the tail.
     pub(super) fn fold(&self, longest: usize) -> Result<()> {
-        while self.fold_one(longest)? {}
+        while self.fold_once(longest)? {}
         Ok(())
     }
 
-    fn fold_one(&self, longest: usize) -> Result<bool> {
+    /// Folds the deltas that lie on a generation into it, all in one pass.
+    fn fold_once(&self, longest: usize) -> Result<bool> {
         let _moving = self.moving();
         let layers = Arc::clone(&self.state().layers);
         if layers.waiting() <= longest {
             return Ok(false);
         }
-        let Some((run, generation)) = layers.next_fold() else { return Ok(false) };
-        let mut changes = run.layer(KeyRange::ALL).cursor;
-        generation.apply(run.ranges(), &mut *changes, run.header().mark(), Some(&record_of(&run)))?;
+        let Some((runs, generation)) = layers.next_fold() else { return Ok(false) };
+        let Some((newest, older)) = runs.split_first() else { return Ok(false) };
+        for run in older {
+            self.backend.engine().put_version(self.store, &record_of(run))?;
+        }
+        let (mut changes, ranges) = merged_with_ranges(&runs);
+        generation.apply(&ranges, &mut changes, newest.header().mark(), Some(&record_of(newest)))?;
         let mut state = self.state();
         // Commits may have put more on top meanwhile, but only the holder of `moving` takes anything out.
-        state.layers = Arc::new(state.layers.without_run(run.header().id));
+        state.layers = Arc::new(state.layers.without(&runs));
         Ok(true)
     }
 

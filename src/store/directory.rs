@@ -2,8 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+#[cfg(feature = "conformance")]
+use super::options::Planted;
+use super::options::StoreOptions;
 use crate::catalog::{
     Catalog, Claim, Confirmation, FORKS, FileName, Fork, ForkRecord, Listing, MAX_FORK_BYTES, RunName, TemporaryName,
     Wanted, fenced_by,
@@ -27,8 +31,14 @@ pub(super) struct StoreDirectory {
     path: String,
     access: Access,
     codec: PageCodec,
+    #[cfg(feature = "conformance")]
+    planted: Planted,
     ids: IdSource,
     clock: Arc<dyn Clock>,
+    /// Ends the holder text of every fork made here, so that a claim whose outcome was lost is known again.
+    claimant: String,
+    /// The highest epoch that was tried to claim here, whatever came of it.
+    last_tried: AtomicU64,
     /// The runs that are open, so that a file is mapped and verified once. Guards the map only; files are opened outside.
     open_runs: Mutex<HashMap<RunName, Weak<Run>>>,
 }
@@ -52,6 +62,11 @@ impl OpenChain {
         self.base.last().map_or(Mark::ROOT, |run| run.header().mark())
     }
 
+    /// The store that the runs belong to; `None` where there are none.
+    fn uid(&self) -> Option<StoreUid> {
+        self.singles.last().or(self.base.last()).map(|run| run.header().uid)
+    }
+
     /// All runs, newest first.
     pub(super) fn newest_first(&self) -> Vec<Arc<Run>> {
         self.base.iter().chain(&self.singles).rev().cloned().collect()
@@ -73,6 +88,19 @@ pub(super) struct Claimed {
 pub(super) struct DirectoryOptions {
     pub(super) access: Access,
     pub(super) codec: PageCodec,
+    #[cfg(feature = "conformance")]
+    pub(super) planted: Planted,
+}
+
+impl From<&StoreOptions> for DirectoryOptions {
+    fn from(options: &StoreOptions) -> Self {
+        Self {
+            access: options.access,
+            codec: options.codec,
+            #[cfg(feature = "conformance")]
+            planted: options.planted,
+        }
+    }
 }
 
 impl StoreDirectory {
@@ -84,8 +112,20 @@ impl StoreDirectory {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let path = format!("state/{id}");
-        let DirectoryOptions { access, codec } = options;
-        Self { checkpoint, id, path, access, codec, ids, clock, open_runs: Mutex::default() }
+        Self {
+            checkpoint,
+            id,
+            path,
+            access: options.access,
+            codec: options.codec,
+            #[cfg(feature = "conformance")]
+            planted: options.planted,
+            claimant: format!("claimant {}", ids.run_id()),
+            last_tried: AtomicU64::new(0),
+            ids,
+            clock,
+            open_runs: Mutex::default(),
+        }
     }
 
     pub(super) fn id(&self) -> &StateStoreId {
@@ -129,12 +169,14 @@ impl StoreDirectory {
 
     /// The protocol of opening: list, claim the next epoch on what is wanted, list again; start over if the head has moved.
     ///
-    /// `mine` is the epoch that the caller holds so far: if somebody has claimed a higher one, the caller is fenced and
-    /// must not take the store back.
-    pub(super) fn claim(&self, wanted: Wanted, mut mine: Option<Epoch>, holder: &str) -> Result<Claimed> {
+    /// `mine` is the epoch that the caller holds so far: if somebody else has claimed a higher one, the caller is fenced
+    /// and must not take the store back. After an error, [`last_tried`](Self::last_tried) may lie above it: the caller's own
+    /// claim would fence it, so it must not write before it has claimed again.
+    pub(super) fn claim(&self, wanted: Wanted, mine: Option<Epoch>, holder: &str) -> Result<Claimed> {
         for _ in 0..MOST_LISTINGS {
             let before = self.catalog()?;
-            if let Some(by) = mine.and_then(|mine| fenced_by(before.listing().forks.keys().copied(), mine)) {
+            let others = before.listing().forks.iter().filter(|(_, fork)| !self.is_ours(fork)).map(|(epoch, _)| *epoch);
+            if let Some(by) = mine.and_then(|mine| fenced_by(others, mine)) {
                 return Err(Error::new(ErrorKind::Fenced { by }, "another writer has opened the store"));
             }
             let claim = Claim::plan(&before, wanted)?;
@@ -142,7 +184,9 @@ impl StoreDirectory {
             // What is read here may be visible but not yet durable, left by a writer that was killed. It must be before
             // anything is built on it.
             self.checkpoint.sync(&self.path)?;
-            let uid = before.uid().unwrap_or_else(|| self.ids.store_uid());
+            self.checkpoint.sync(&self.forks_path())?;
+            // Where no fork can be read any more, the runs still say whose they are.
+            let uid = before.uid().or(chain.uid()).unwrap_or_else(|| self.ids.store_uid());
             if !self.publish_fork(claim.epoch, uid, chain.mark, holder)? {
                 continue; // somebody else was first to take the number
             }
@@ -152,7 +196,7 @@ impl StoreDirectory {
                     self.sweep_temporaries(claim.epoch, &after);
                     return Ok(Claimed { uid, epoch: claim.epoch, head: claim.seen_head, chain });
                 }
-                Confirmation::StartOver => mine = mine.map(|_| claim.epoch),
+                Confirmation::StartOver => {}
             }
         }
         let context = "the head of the store moved at every attempt to open it; other writers are opening it too";
@@ -169,7 +213,7 @@ impl StoreDirectory {
                 // The damage is the reason, not the gap that passing it over has left.
                 Err(gap) => return Err(passed_over.pop().map_or(gap, |(_, damage)| damage)),
             };
-            match self.open_runs(chain.base.iter().chain(&chain.singles)) {
+            match self.open_runs(catalog, chain.base.iter().chain(&chain.singles)) {
                 Ok(mut runs) => {
                     let singles = runs.split_off(chain.base.len());
                     let newest = singles.last().or(runs.last());
@@ -188,13 +232,28 @@ impl StoreDirectory {
         }
     }
 
+    /// As [`open_run`](Self::open_run), for a run that was found in a listing: it must be of the store that the forks name.
+    pub(super) fn open_run_of(&self, catalog: &Catalog, name: &RunName) -> Result<Arc<Run>> {
+        let run = self.open_run(name)?;
+        match catalog.uid().filter(|uid| *uid != run.header().uid) {
+            None => Ok(run),
+            Some(uid) => {
+                let found = format!("a run of the store {}", run.header().uid);
+                Err(Error::corrupt(self.display_path(name), 0, format!("a run of the store {uid}"), found))
+            }
+        }
+    }
+
     /// Opens the run called `name`, or finds it open.
     pub(super) fn open_run(&self, name: &RunName) -> Result<Arc<Run>> {
         if let Some(run) = self.lock_runs().get(name).and_then(Weak::upgrade) {
             return Ok(run);
         }
         let file = self.checkpoint.open(&self.file(name))?;
+        #[cfg(not(feature = "conformance"))]
         let run = Run::open(file, self.display_path(name), self.access)?;
+        #[cfg(feature = "conformance")]
+        let run = super::planted::open_run(self.planted, file, self.display_path(name), self.access)?;
         let header = run.header();
         if name_of(header)? != *name || header.store != self.id {
             let found = format!("run {} of store {}", header.to_id(), header.store);
@@ -218,12 +277,13 @@ impl StoreDirectory {
 
     fn open_runs<'n>(
         &self,
+        catalog: &Catalog,
         names: impl Iterator<Item = &'n RunName>,
     ) -> std::result::Result<Vec<Arc<Run>>, (RunName, Error)> {
         let mut below = Mark::ROOT;
         let mut runs: Vec<Arc<Run>> = Vec::new(); // as many as the chain has
         for name in names {
-            let run = self.open_run(name).map_err(|error| (*name, error))?;
+            let run = self.open_run_of(catalog, name).map_err(|error| (*name, error))?;
             let header = run.header();
             // Every run names its parent: a file of another history that got this name stops here.
             if header.parent != below.tip || runs.last().is_some_and(|last| last.header().uid != header.uid) {
@@ -250,6 +310,15 @@ impl StoreDirectory {
         Ok(Some(Fork::read(epoch, &self.id, &bytes)))
     }
 
+    /// The highest epoch that a claim made here may have taken.
+    pub(super) fn last_tried(&self) -> Epoch {
+        Epoch(self.last_tried.load(Ordering::Acquire))
+    }
+
+    fn is_ours(&self, fork: &Fork) -> bool {
+        matches!(fork, Fork::Whole(record) if record.holder.ends_with(&self.claimant))
+    }
+
     /// Claims an epoch; `false` where somebody else has it.
     fn publish_fork(&self, epoch: Epoch, uid: StoreUid, base: Mark, holder: &str) -> Result<bool> {
         let record = ForkRecord {
@@ -257,14 +326,16 @@ impl StoreDirectory {
             store: self.id.clone(),
             epoch,
             base,
-            holder: holder.to_owned(),
+            holder: format!("{holder}, {}", self.claimant),
             claimed_at_ms: self.clock.wall_ms(),
         };
+        self.last_tried.fetch_max(epoch.0, Ordering::AcqRel);
         let mut file = self.create(epoch, FileName::Fork(epoch))?;
         file.append(&record.encode())?;
         match file.publish() {
             Ok(()) => Ok(true),
-            Err(PublishError::NotPublished(error)) if error.is_already_exists() => Ok(false),
+            // Taken, or swept by the writer who has claimed a higher epoch meanwhile.
+            Err(PublishError::NotPublished(error)) if error.is_already_exists() || error.is_not_found() => Ok(false),
             // A fork that may be there says nothing until it has a run, and nobody will write one: claim the next.
             Err(PublishError::NotPublished(error) | PublishError::Unknown(error)) => {
                 Err(error.context("the store could not be claimed"))

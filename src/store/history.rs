@@ -74,7 +74,7 @@ pub(super) fn versions(directory: &StoreDirectory, records: &[VersionRecord]) ->
 fn open_any(directory: &StoreDirectory, catalog: &Catalog, at: VersionId) -> Result<Arc<crate::run::Run>> {
     let mut last_error = None;
     for name in catalog.leading_to(at) {
-        match directory.open_run(&name) {
+        match directory.open_run_of(catalog, &name) {
             Ok(run) => return Ok(run),
             Err(error) => last_error = Some(error),
         }

@@ -8,7 +8,7 @@ use crate::bytes::Bytes;
 use crate::entry::{Families, KeyRange, Probe};
 use crate::error::Result;
 use crate::run::{Layer, Run};
-use crate::version::{Mark, RunId};
+use crate::version::Mark;
 
 /// One source of a state: a file read in place, or a key range of the index.
 #[derive(Debug, Clone)]
@@ -24,6 +24,13 @@ impl Source {
         match self {
             Self::Run(_) => None,
             Self::Generation(generation) => Some(generation),
+        }
+    }
+
+    pub(super) fn run(&self) -> Option<&Arc<Run>> {
+        match self {
+            Self::Run(run) => Some(run),
+            Self::Generation(_) => None,
         }
     }
 }
@@ -71,18 +78,27 @@ impl Layers {
         self.sources.iter().take(lowest).filter(|source| source.generation().is_none()).count()
     }
 
-    /// The lowest delta that lies directly on a generation, with that generation: what to fold next.
-    pub(super) fn next_fold(&self) -> Option<(Arc<Run>, Arc<Generation>)> {
-        self.sources.windows(2).rev().find_map(|pair| match pair {
-            [Source::Run(run), Source::Generation(generation)] => Some((Arc::clone(run), Arc::clone(generation))),
-            _ => None,
-        })
+    /// What to fold next: the deltas that lie directly on the lowest generation that has any, newest first.
+    ///
+    /// A fold that was cut off is repeated as it was: up to the delta it was on its way to, since the generation may hold a
+    /// part of everything up to there.
+    pub(super) fn next_fold(&self) -> Option<(Vec<Arc<Run>>, Arc<Generation>)> {
+        let pair = self.sources.windows(2).rposition(|pair| matches!(pair, [Source::Run(_), Source::Generation(_)]))?;
+        let generation = self.sources.get(pair + 1)?.generation()?;
+        let above = self.sources.get(..=pair)?.iter().rev();
+        let mut runs: Vec<Arc<Run>> = above.map_while(Source::run).cloned().collect(); // at most the tail
+        if let Some(torn) = generation.torn() {
+            let target = runs.iter().position(|run| run.header().mark() == torn)?;
+            runs.truncate(target + 1);
+        }
+        runs.reverse();
+        Some((runs, Arc::clone(generation)))
     }
 
-    /// The stack without the run called `id`, which was folded into the source below it.
-    pub(super) fn without_run(&self, id: RunId) -> Self {
-        let keep = |source: &&Source| !matches!(source, Source::Run(run) if run.header().id == id);
-        Self { sources: self.sources.iter().filter(keep).cloned().collect(), ..self.clone() }
+    /// The stack without `runs`, which were folded into the source below them.
+    pub(super) fn without(&self, runs: &[Arc<Run>]) -> Self {
+        let is_folded = |source: &&Source| source.run().is_some_and(|run| runs.iter().any(|one| Arc::ptr_eq(one, run)));
+        Self { sources: self.sources.iter().filter(|source| !is_folded(source)).cloned().collect(), ..self.clone() }
     }
 }
 

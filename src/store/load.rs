@@ -9,6 +9,7 @@ use super::options::Residency;
 use crate::backend::{Backend, Coverage, Generation, GenerationId, GenerationRecord, InUse, StoreNumber};
 use crate::entry::KeyRange;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ranges::RangeSet;
 use crate::run::{Merge, Run};
 use crate::version::Mark;
 
@@ -47,7 +48,7 @@ pub(super) fn load(
         }
     }
     let (folded, generation) = match best {
-        Some((folded, record, in_use)) => (folded, Generation::open(backend, record, in_use)?),
+        Some((folded, record, in_use)) => (folded, Generation::open(backend, &record, in_use)?),
         None if coverage.is_complete() => (0, restore(backend, store, chain, observer)?),
         None => (0, create(backend, store, chain.base_mark(), coverage)?),
     };
@@ -63,7 +64,7 @@ pub(super) fn create(backend: &Backend, store: StoreNumber, from: Mark, coverage
 }
 
 /// How many of the chain's single deltas a generation holds; `None` where it belongs to another history, to a version above
-/// the one wanted, lacks changes that the base does not have, or was cut off inside a delta that is not the next one.
+/// the one wanted, lacks changes that the base does not have, or was cut off on the way to a delta that is not wanted.
 fn fit(record: &GenerationRecord, chain: &OpenChain) -> Option<usize> {
     let base = chain.base_mark();
     let folded = match chain.singles.iter().rposition(|run| run.header().mark() == record.applied) {
@@ -71,8 +72,9 @@ fn fit(record: &GenerationRecord, chain: &OpenChain) -> Option<usize> {
         None => (record.applied == base).then_some(0)?,
     };
     let starts_in_base = record.coverage.is_complete() || record.from.at.version <= base.at.version;
-    let next = chain.singles.get(folded).map(|run| run.header().mark());
-    let is_whole = record.torn.is_none() || record.torn == next;
+    // A fold that was cut off can be repeated if everything it was about is wanted.
+    let mut wanted = chain.singles.iter().skip(folded).map(|run| run.header().mark());
+    let is_whole = record.torn.is_none_or(|torn| wanted.any(|mark| mark == torn));
     (starts_in_base && is_whole).then_some(folded)
 }
 
@@ -89,10 +91,19 @@ fn restore(
     let mut content = merged(chain.base.iter().rev()).live();
     let record = backend.engine().ingest(store, &mut content, chain.base_mark(), observer)?;
     let in_use = backend.take(record.id, &[]).ok_or_else(|| Error::new(ErrorKind::Engine, "a new index is in use"))?;
-    Generation::open(backend, record, in_use)
+    Generation::open(backend, &record, in_use)
 }
 
 /// The content of a stack of runs, newest first, tombstones included.
 pub(super) fn merged<'r>(newest_first: impl Iterator<Item = &'r Arc<Run>>) -> Merge {
     Merge::new(newest_first.map(|run| run.layer(KeyRange::ALL)).collect())
+}
+
+/// As [`merged`], with all ranges that the runs delete from what lies below them.
+pub(super) fn merged_with_ranges(newest_first: &[Arc<Run>]) -> (Merge, RangeSet) {
+    let mut ranges = RangeSet::default();
+    for run in newest_first {
+        ranges.extend(run.ranges());
+    }
+    (merged(newest_first.iter()), ranges)
 }

@@ -93,7 +93,7 @@ impl MemoryProvider {
         ids: IdSource,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let use_of = DirectoryOptions { access: options.access, codec: options.codec };
+        let use_of = DirectoryOptions::from(&options);
         let directory = StoreDirectory::new(checkpoint.into(), id, use_of, ids, clock);
         let holder = format!("process {}", std::process::id());
         let claimed = directory.claim(Wanted::Newest, None, &holder)?;
@@ -199,7 +199,9 @@ impl Core {
             if let Some(by) = state.fenced {
                 return Err(Error::new(ErrorKind::Fenced { by }, "this provider may not write any more"));
             }
-            if !state.is_stale && state.current.mark.at.version == version {
+            // A claim that failed half-way may have left its fork, which would fence a commit of the epoch before.
+            let holds_newest = self.directory.last_tried() == state.epoch;
+            if !state.is_stale && holds_newest && state.current.mark.at.version == version {
                 return Ok(Arc::clone(&state.current));
             }
             (state.epoch, state.held.clone())

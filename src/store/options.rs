@@ -48,6 +48,9 @@ pub enum Planted {
     Nothing,
     /// The index follows before the delta is published.
     ApplyBeforePublish,
+    /// Pages of runs are believed without a look at their checksums.
+    #[cfg(feature = "conformance")]
+    SkipPageChecksum,
 }
 
 impl Default for StoreOptions {
@@ -57,7 +60,7 @@ impl Default for StoreOptions {
             busy_timeout: Duration::from_secs(10),
             access: Access::Mapped,
             codec: PageCodec::None,
-            longest_tail: 8,
+            longest_tail: 32,
             #[cfg(feature = "conformance")]
             planted: Planted::Nothing,
         }
@@ -94,7 +97,7 @@ impl StoreOptions {
     }
 
     /// How many deltas may wait, readable in place, for the index to take them in before a commit does it itself;
-    /// 8 unless set, at least 1.
+    /// 32 unless set, at least 1. The index takes them in when half as many have come together.
     ///
     /// # Errors
     /// `InvalidInput` for 0.

@@ -1,5 +1,7 @@
 //! Bugs put in on purpose, so that the crash harness can show that it would find them.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::vec::IntoIter;
 
 use super::commit::ChangeSet;
@@ -7,6 +9,8 @@ use super::layers::{Layers, Source};
 use super::options::Planted;
 use crate::entry::{Change, Cursor};
 use crate::error::Result;
+use crate::fs::ReadFile;
+use crate::run::{Access, Run};
 
 /// Lets the index follow before the delta is published: the data now, the mark later.
 pub(super) fn apply_before_publish(planted: Planted, layers: &Layers, changes: &ChangeSet<'_>) -> Result<()> {
@@ -19,6 +23,14 @@ pub(super) fn apply_before_publish(planted: Planted, layers: &Layers, changes: &
     })?;
     let mut cursor = Rows { rows: rows.into_iter(), current: None };
     generation.apply(changes.overlay.ranges(), &mut cursor, generation.applied(), None)
+}
+
+/// Opens a run, with or without a look at the checksums of its pages.
+pub(super) fn open_run(planted: Planted, file: Arc<dyn ReadFile>, path: PathBuf, access: Access) -> Result<Arc<Run>> {
+    match planted {
+        Planted::SkipPageChecksum => Run::open_without_page_checksums(file, path, access),
+        _ => Run::open(file, path, access),
+    }
 }
 
 type Row = (Vec<u8>, Change<Vec<u8>>);

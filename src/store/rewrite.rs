@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::directory::{OpenChain, StoreDirectory, name_of};
-use super::load::merged;
+use super::load::{merged, merged_with_ranges};
 use crate::catalog::RunName;
 use crate::entry::Cursor;
 use crate::error::{Error, Result};
@@ -38,9 +38,8 @@ pub(super) fn write_collapsed(directory: &StoreDirectory, chain: &OpenChain) -> 
     if chain.singles.len() < 2 {
         return Ok(None);
     }
-    let mut ranges = RangeSet::default();
-    chain.singles.iter().for_each(|run| ranges.extend(run.ranges()));
-    let mut content = merged(chain.singles.iter().rev());
+    let newest_first: Vec<Arc<Run>> = chain.singles.iter().rev().cloned().collect(); // at most the tail
+    let (mut content, ranges) = merged_with_ranges(&newest_first);
     write(directory, chain, chain.base_mark(), RunKind::Delta, &mut content, &ranges)
 }
 

@@ -2,4 +2,6 @@
 
 mod bad_input;
 mod conformance;
+#[path = "../crash/mod.rs"]
+mod crash;
 mod smoke;

@@ -7,6 +7,17 @@ use alluvium::{Backend, LocalCheckpoint, RocksDbProvider, StateStoreId, StoreOpt
 fn what_is_committed_is_read_back_after_a_reopen_and_at_every_version() {
     let dir = tempfile::tempdir().unwrap();
     let id = || StateStoreId::new("op", 0, "state").unwrap();
+    #[cfg(feature = "rocksdb")]
+    {
+        let backend = Backend::open(dir.path().join("work"), alluvium::BackendOptions::default()).unwrap();
+        let checkpoint = LocalCheckpoint::open(dir.path().join("other")).unwrap();
+        let provider = RocksDbProvider::open(&backend, checkpoint, id(), StoreOptions::default()).unwrap();
+        let mut batch = provider.begin(Version(0)).unwrap();
+        batch.put(alluvium::FamilyId::DEFAULT, b"k", b"v").unwrap();
+        batch.commit().unwrap();
+        provider.settle().unwrap();
+        assert_eq!(provider.tail_length(), 0);
+    }
     for round in 0u64..5 {
         let backend = Backend::in_memory().unwrap();
         let checkpoint = LocalCheckpoint::open(dir.path().join("checkpoint")).unwrap();

@@ -22,6 +22,8 @@ use crate::error::Result;
 use crate::ranges::RangeSet;
 use crate::version::{Epoch, Mark, StoreUid, Version, VersionId};
 
+type Pair = (Box<[u8]>, Box<[u8]>);
+
 /// The index in RocksDB.
 pub(in crate::backend) struct RocksEngine {
     pub(super) db: Arc<Db>,
@@ -180,9 +182,11 @@ impl Engine for RocksEngine {
     fn versions(&self, store: StoreNumber) -> Result<Vec<VersionRecord>> {
         let mut read = ReadOptions::default();
         read.set_iterate_lower_bound(store.0.to_be_bytes());
-        successor(&store.0.to_be_bytes()).into_iter().for_each(|end| read.set_iterate_upper_bound(end));
+        if let Some(end) = successor(&store.0.to_be_bytes()) {
+            read.set_iterate_upper_bound(end);
+        }
         let rows = self.db.raw().iterator_cf_opt(self.db.handles().versions, read, IteratorMode::Start);
-        let decode = |row: Answer<(Box<[u8]>, Box<[u8]>)>| {
+        let decode = |row: Answer<Pair>| {
             let (_, value) = row.map_err(|error| self.db.failed("read version records", error))?;
             VersionRecord::decode(&value)
         };

@@ -1,5 +1,7 @@
 //! [`Db`]: the open database with its column families at hand, and how its keys and values look.
 
+#![expect(clippy::mem_forget, reason = "inside `self_cell`, where it hands memory over")]
+
 use std::path::Path;
 
 use rocksdb::{
@@ -128,17 +130,14 @@ impl Db {
     pub(super) fn get(&self, generation: GenerationId, full_key: &[u8]) -> Result<Option<Change<Bytes>>> {
         let mut stack = [0; PREFIX_BYTES + STACK_KEY_BYTES];
         let heap;
-        let key = match stack.get_mut(..PREFIX_BYTES + full_key.len()) {
-            Some(place) => {
-                let (front, back) = place.split_at_mut(PREFIX_BYTES);
-                front.copy_from_slice(&prefix(generation));
-                back.copy_from_slice(full_key);
-                &*place
-            }
-            None => {
-                heap = state_key(generation, full_key);
-                &heap
-            }
+        let key = if let Some(place) = stack.get_mut(..PREFIX_BYTES + full_key.len()) {
+            let (front, back) = place.split_at_mut(PREFIX_BYTES);
+            front.copy_from_slice(&prefix(generation));
+            back.copy_from_slice(full_key);
+            &*place
+        } else {
+            heap = state_key(generation, full_key);
+            &heap
         };
         let found = self.raw().get_pinned_cf_opt(self.handles().state, key, &self.read);
         let found = found.map_err(|error| self.failed("read from the index", error))?;

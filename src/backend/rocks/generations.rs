@@ -14,8 +14,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ranges::RangeSet;
 use crate::version::{Mark, VersionId};
 
-/// A write batch is handed over at this size; together with one entry it bounds what an apply holds in heap.
-const BATCH_BYTES: usize = 4 << 20;
 /// What dropped generations may leave on disk in files that they share with others: less is not worth rewriting a file.
 const LEFTOVER_BYTES: u64 = 16 << 20;
 
@@ -48,7 +46,7 @@ impl RocksEngine {
     fn write_part(&self, batch: &mut Batch<'_>, known: &Known, applied: Mark) -> Result<()> {
         let mut record = known.record.clone();
         record.torn = Some(applied);
-        put_generation(&self.db, &mut batch.batch, &record);
+        put_generation(&self.db, &mut batch.pending, &record);
         self.db.write(batch.take())?;
         if let Some(mine) = self.registry().generations.get_mut(&record.id) {
             mine.record = record;
@@ -66,9 +64,11 @@ impl RocksEngine {
     ) -> Result<()> {
         known.record.applied = applied;
         known.record.torn = None;
-        put_generation(&self.db, &mut batch.batch, &known.record);
+        put_generation(&self.db, &mut batch.pending, &known.record);
         let store = known.record.id.store;
-        version.iter().for_each(|version| put_version(&self.db, &mut batch.batch, store, version));
+        if let Some(version) = version {
+            put_version(&self.db, &mut batch.pending, store, version);
+        }
         self.db.write(batch.take())?;
         known.ranges = masked.unwrap_or(known.ranges);
         self.registry().generations.insert(known.record.id, known);
@@ -77,7 +77,9 @@ impl RocksEngine {
 
     /// Takes generations off the books; their disk is freed by [`RocksEngine::free_dropped`].
     pub(super) fn forget_all(&self, batch: &mut WriteBatch, gone: &[Known]) {
-        gone.iter().for_each(|known| forget_generation(&self.db, batch, known));
+        for known in gone {
+            forget_generation(&self.db, batch, known);
+        }
     }
 
     /// Frees the disk of dropped generations. Whole files go at once; the rest is covered by a range delete, and rewritten when
@@ -91,16 +93,17 @@ impl RocksEngine {
             leftovers.push((id, self.delete_entries(id)?));
         }
         if leftovers.iter().map(|(_, bytes)| bytes).sum::<u64>() >= LEFTOVER_BYTES {
-            leftovers.iter().for_each(|(id, _)| self.compact(*id));
-            leftovers.iter_mut().for_each(|(_, bytes)| *bytes = 0);
+            for (id, bytes) in &mut leftovers {
+                self.compact(*id);
+                *bytes = 0;
+            }
         }
         // What is left of the others counts again the next time.
         let free = leftovers.iter().filter(|(_, bytes)| *bytes == 0).map(|(id, _)| *id);
         let mut batch = WriteBatch::default();
         let free: Vec<GenerationId> = free.inspect(|id| forget_dropped(&self.db, &mut batch, *id)).collect();
         self.db.write(batch)?;
-        let mut registry = self.registry();
-        free.iter().for_each(|id| drop(registry.dropped.remove(id)));
+        self.registry().dropped.retain(|id| !free.contains(id));
         Ok(())
     }
 
@@ -129,7 +132,7 @@ struct Batch<'a> {
     db: &'a Db,
     generation: GenerationId,
     coverage: Coverage,
-    batch: WriteBatch,
+    pending: WriteBatch,
     /// The generation's prefix, and behind it the full key of the entry at hand.
     key: Vec<u8>,
     value: Vec<u8>,
@@ -137,22 +140,22 @@ struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     fn new(db: &'a Db, generation: GenerationId, coverage: Coverage) -> Self {
-        let batch = WriteBatch::with_capacity_bytes(64 << 10);
-        Self { db, generation, coverage, batch, key: prefix(generation).to_vec(), value: Vec::new() }
+        let pending = WriteBatch::with_capacity_bytes(64 << 10);
+        Self { db, generation, coverage, pending, key: prefix(generation).to_vec(), value: Vec::new() }
     }
 
     /// Deletes ranges from the generation, before anything is added. Gives the set that then masks what lies below.
     fn put_ranges(&mut self, known: &Known, ranges: &RangeSet) -> Option<Arc<RangeSet>> {
         for range in ranges.iter() {
             let (start, end) = state_range(self.generation, range);
-            self.batch.delete_range_cf(self.db.handles().state, start, end);
+            self.pending.delete_range_cf(self.db.handles().state, start, end);
         }
         if ranges.is_empty() || self.coverage.is_complete() {
             return None;
         }
         let mut masked = RangeSet::clone(&known.ranges);
         masked.extend(ranges);
-        put_ranges(self.db, &mut self.batch, self.generation, &known.ranges, &masked);
+        put_ranges(self.db, &mut self.pending, self.generation, &known.ranges, &masked);
         Some(Arc::new(masked))
     }
 
@@ -161,19 +164,19 @@ impl<'a> Batch<'a> {
         self.key.truncate(PREFIX_BYTES);
         self.key.extend_from_slice(full_key);
         if change == Change::Tombstone && self.coverage.is_complete() {
-            self.batch.delete_cf(state, &self.key);
+            self.pending.delete_cf(state, &self.key);
         } else {
             encode_value(change, &mut self.value);
-            self.batch.put_cf(state, &self.key, &self.value);
+            self.pending.put_cf(state, &self.key, &self.value);
         }
     }
 
     fn is_full(&self) -> bool {
-        self.batch.size_in_bytes() >= BATCH_BYTES
+        self.pending.size_in_bytes() >= self.db.tuning.batch_bytes()
     }
 
     fn take(&mut self) -> WriteBatch {
-        std::mem::take(&mut self.batch)
+        std::mem::take(&mut self.pending)
     }
 }
 

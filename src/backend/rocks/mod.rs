@@ -15,9 +15,13 @@
 mod engine;
 mod families;
 mod generations;
+#[cfg(test)]
+mod measure;
 mod options;
 mod registry;
 mod restore;
 mod scan;
+#[cfg(test)]
+mod tests;
 
 pub(super) use engine::RocksEngine;

@@ -33,9 +33,14 @@ impl Tuning {
             BackendCompression::None => DBCompressionType::None,
             BackendCompression::Lz4 => DBCompressionType::Lz4,
         };
-        // Two can wait for their flush while a third is filled, and all stay below the manager's limit.
-        let memtable_bytes = (options.memtable_bytes() / 3).clamp(1 << 20, 64 << 20);
+        // Two can wait for their flush while a third is filled; with a batch on top, all stay near the manager's limit.
+        let memtable_bytes = (options.memtable_bytes() / 4).clamp(256 << 10, 64 << 20);
         Self { cache, memtables, compression, memtable_bytes, max_open_files: options.open_files() }
+    }
+
+    /// A write batch is handed over at this size; together with one entry it bounds what an apply holds in heap.
+    pub(super) fn batch_bytes(&self) -> usize {
+        (self.memtable_bytes / 2).min(4 << 20)
     }
 
     /// Settings of the database as a whole.
@@ -70,7 +75,8 @@ impl Tuning {
     pub(super) fn state_family(&self) -> Options {
         let mut options = Options::default();
         options.set_write_buffer_size(self.memtable_bytes);
-        options.set_max_write_buffer_number(4);
+        // A fourth would have to wait: back-pressure on the thread that applies, never on readers.
+        options.set_max_write_buffer_number(3);
         options.set_target_file_size_base(FILE_BYTES);
         options.set_max_bytes_for_level_base(4 * FILE_BYTES);
         options.set_compression_type(self.compression);

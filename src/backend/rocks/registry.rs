@@ -153,7 +153,9 @@ pub(super) fn put_generation(db: &Db, batch: &mut WriteBatch, record: &Generatio
     put_mark(&mut value, &record.applied);
     value.put_u8(u8::from(record.coverage.is_complete()));
     value.put_u8(u8::from(record.torn.is_some()));
-    record.torn.iter().for_each(|mark| put_mark(&mut value, mark));
+    if let Some(mark) = &record.torn {
+        put_mark(&mut value, mark);
+    }
     batch.put_cf(db.handles().meta, generation_key(GENERATION, record.id), value);
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rocksdb::{IngestExternalFileOptions, Options, SstFileWriter, WriteBatch};
 
@@ -9,7 +10,7 @@ use super::engine::RocksEngine;
 use super::families::{Db, encode_value, state_key};
 use super::options::FILE_BYTES;
 use super::registry::{Known, put_generation};
-use crate::backend::contract::{Coverage, GenerationId, GenerationRecord, StoreNumber};
+use crate::backend::contract::{Coverage, Engine, GenerationId, GenerationRecord, StoreNumber};
 use crate::backend::memory::go_on;
 use crate::backend::workdir::remove_file;
 use crate::entry::{Change, Cursor};
@@ -41,15 +42,28 @@ impl RocksEngine {
         let record = GenerationRecord { id, from: Mark::ROOT, applied, coverage: Coverage::Complete, torn: None };
         let mut batch = WriteBatch::default();
         put_generation(&self.db, &mut batch, &record);
+        self.enter(batch, &record)?;
+        // Or a crash would throw a whole restore away. Not under the registry's lock: it writes files.
+        self.db.flush().inspect_err(|_| self.leave(id))?;
+        Ok(record)
+    }
+
+    fn enter(&self, mut batch: WriteBatch, record: &GenerationRecord) -> Result<()> {
         let mut registry = self.registry();
         registry.put_numbers(&self.db, &mut batch);
-        let written = self.db.write(batch).and_then(|()| self.db.flush());
-        if let Err(error) = written {
-            registry.dropped.insert(id);
+        if let Err(error) = self.db.write(batch) {
+            registry.dropped.insert(record.id);
             return Err(error);
         }
-        registry.generations.insert(id, Known { record: record.clone(), ranges: std::sync::Arc::default() });
-        Ok(record)
+        registry.generations.insert(record.id, Known { record: record.clone(), ranges: Arc::default() });
+        Ok(())
+    }
+
+    /// Takes a generation back that could not be kept. Where even that fails, it is found at the next open.
+    fn leave(&self, id: GenerationId) {
+        if let Err(error) = self.drop_generation(id) {
+            tracing::warn!(%error, ?id, "could not drop a generation that could not be restored");
+        }
     }
 }
 

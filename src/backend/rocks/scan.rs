@@ -1,5 +1,7 @@
 //! [`Scan`]: a walk over a generation that keeps the database open for as long as it lives.
 
+#![expect(clippy::mem_forget, reason = "inside `self_cell`, where it hands memory over")]
+
 use std::sync::Arc;
 
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};

@@ -11,7 +11,8 @@ use crate::bytes::Bytes;
 use crate::entry::{Change, Cursor, Families, FamilyId, KeyRange, MAX_KEY_BYTES, Name, Probe, full_key};
 use crate::error::ErrorKind;
 use crate::ranges::RangeSet;
-use crate::run::{Access, Packing, PageCodec, RunKind, RunWriter, WriterOptions};
+use crate::run::{Access, Packing, PageCodec, RunWriter, WriterOptions};
+use crate::version::RunKind;
 
 const CODECS: [PageCodec; 3] = [PageCodec::None, PageCodec::Lz4, PageCodec::Zstd];
 const ACCESSES: [Access; 2] = [Access::Mapped, Access::Positioned];
@@ -71,7 +72,9 @@ fn values_around_every_limit_come_back() {
 fn families_are_kept_apart_and_counted() {
     let mut header = header(RunKind::Delta, PageCodec::None);
     let mut families = Families::default();
-    (1..1024).for_each(|n| drop(families.find_or_add(Name::new(format!("f{n}")).unwrap()).unwrap()));
+    for n in 1..1024 {
+        families.find_or_add(Name::new(format!("f{n}")).unwrap()).unwrap();
+    }
     header.families = families;
     let mut entries = Entries::new();
     for n in (0u16..1024).step_by(3) {
@@ -94,7 +97,9 @@ fn many_stripes_are_searched_like_one() {
     let options = WriterOptions { packing: Packing::Packed, page_bytes: Some(64) };
     let header = header(RunKind::Snapshot, PageCodec::None);
     let bytes = write_with(&header, options, &entries, &RangeSet::default(), b"meta");
-    ACCESSES.iter().for_each(|access| check_one(bytes.clone(), *access, &entries));
+    for access in ACCESSES {
+        check_one(bytes.clone(), access, &entries);
+    }
     let run = open(bytes, Access::Mapped).unwrap();
     for (low, high) in [(0, 0), (0, 9_000), (1, 2), (4_095, 4_097), (3_000, 3_001), (8_999, 9_500)] {
         let range = KeyRange { start: key(format!("{low:08}")), end: Some(key(format!("{high:08}"))) };
@@ -141,7 +146,9 @@ fn the_file_sees_large_writes() {
     let mut file = MemoryFile::default();
     let header = header(RunKind::Snapshot, PageCodec::None);
     let mut writer = RunWriter::new(&mut file, Path::new("x"), &header, WriterOptions::default()).unwrap();
-    numbered(10_000, 100).iter().for_each(|(key, value)| writer.put(key, value.as_ref().unwrap()).unwrap());
+    for (key, value) in numbered(10_000, 100) {
+        writer.put(&key, &value.unwrap()).unwrap();
+    }
     writer.finish(b"").unwrap();
     let (_, all_but_last) = file.appends.split_last().unwrap();
     assert!(all_but_last.iter().all(|append| *append >= 64 << 10), "{:?}", file.appends);
@@ -232,7 +239,7 @@ fn values() -> impl Strategy<Value = Option<Vec<u8>>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn any_entries_come_back(
@@ -266,4 +273,13 @@ fn bytes_of_a_compressed_page_outlive_the_next_step() {
         kept.push((cursor.key_bytes(), cursor.change_bytes()));
     }
     assert!(kept.iter().zip(&entries).all(|((k, v), (key, value))| **k == **key && *v == as_change(value.as_ref())));
+}
+
+#[test]
+fn readers_cross_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    fn sent<T: Send + 'static>() {}
+    shared::<crate::run::Run>();
+    sent::<crate::run::RunCursor>();
+    sent::<crate::run::Live<crate::run::Merge>>();
 }

@@ -8,8 +8,8 @@ use crate::entry::{Change, Cursor, Families, FamilyId, KeyRange, Name, StateStor
 use crate::error::{Error, Result};
 use crate::fs::{ReadFile, WriteFile};
 use crate::ranges::RangeSet;
-use crate::run::{Access, Packing, PageCodec, Run, RunHeader, RunKind, RunWriter, WriterOptions};
-use crate::version::{Epoch, RunId, StoreUid, Version};
+use crate::run::{Access, Packing, PageCodec, Run, RunHeader, RunWriter, WriterOptions};
+use crate::version::{Epoch, RunId, RunKind, StoreUid, Version};
 
 #[derive(Debug, Default)]
 pub(super) struct MemoryFile {
@@ -118,7 +118,8 @@ pub(super) fn key(text: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 pub(super) fn numbered(count: u64, value_bytes: usize) -> Entries {
-    let value = |n: u64| (0..value_bytes).map(|i| (n as usize * 31 + i) as u8).collect::<Vec<u8>>();
+    let value =
+        |n: u64| (0..value_bytes).map(|i| u8::try_from((n * 31 + i as u64) % 256).unwrap()).collect::<Vec<u8>>();
     (0..count).map(|n| (key(format!("{n:08}")), Some(value(n)))).collect()
 }
 
