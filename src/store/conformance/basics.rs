@@ -95,6 +95,7 @@ pub(super) fn the_number_of_keys_follows_puts_commits_reloads_and_removals<F: Pr
     remove(&mut transaction, b"a");
     assert_eq!(all(&transaction).len(), 1);
     transaction.commit().expect("the commit succeeds");
+    drop(provider);
     assert_eq!(at(&fixture.open_afresh(), 2).len(), 1);
 }
 
@@ -156,5 +157,6 @@ pub(super) fn an_empty_commit_makes_a_version<F: ProviderFactory>(factory: &F) {
     let files = fixture.runs().len();
     assert_eq!(commit_on(&provider, 1, |_| ()), Version(2));
     assert_eq!(fixture.runs().len(), files + 1);
+    drop(provider);
     assert_eq!(at(&fixture.open_afresh(), 2), content([("k", "1")]));
 }

@@ -11,7 +11,7 @@ use crate::store::contract::StateStoreProvider;
 /// thread, with several providers open at once.
 ///
 /// The bounds say what threads may do with a provider and with what it hands out.
-pub trait ProviderFactory: Sized + Sync {
+pub trait ProviderFactory: Sized + Send + Sync {
     /// The provider. What it hands out can be sent to other threads and outlives it.
     type Provider: StateStoreProvider<Transaction: Send + 'static, View: Send + 'static> + Send + Sync + 'static;
 
@@ -23,7 +23,8 @@ pub trait ProviderFactory: Sized + Sync {
     /// What the provider reports.
     fn open(&self, checkpoint: Arc<dyn Checkpoint>, id: StateStoreId) -> Result<Self::Provider>;
 
-    /// A factory of the same kind whose providers share no local state with this one's: another machine.
+    /// A factory of the same kind whose providers share no local state with this one's: another machine. The
+    /// suite keeps it as long as its providers.
     #[must_use]
     fn elsewhere(&self) -> Self;
 

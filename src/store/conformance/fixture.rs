@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::contract::ProviderFactory;
 use super::faulty::FaultyCheckpoint;
@@ -27,6 +27,8 @@ pub(super) struct Fixture<'f, F> {
     pub(super) factory: &'f F,
     pub(super) disk: SimDisk,
     pub(super) faults: FaultyCheckpoint,
+    /// Other machines, kept as long as what they opened.
+    others: Mutex<Vec<F>>,
 }
 
 impl<'f, F: ProviderFactory> Fixture<'f, F> {
@@ -35,7 +37,7 @@ impl<'f, F: ProviderFactory> Fixture<'f, F> {
         let local =
             LocalCheckpoint::on(Arc::new(disk.clone()), ROOT).expect("a simulated disk has room for a directory");
         let faults = FaultyCheckpoint::over(local.into());
-        Self { factory, disk, faults }
+        Self { factory, disk, faults, others: Mutex::default() }
     }
 
     pub(super) fn checkpoint(&self) -> Arc<dyn Checkpoint> {
@@ -53,7 +55,10 @@ impl<'f, F: ProviderFactory> Fixture<'f, F> {
 
     /// Opens the store on another machine.
     pub(super) fn open_elsewhere(&self) -> F::Provider {
-        self.factory.elsewhere().open(self.checkpoint(), id_of(0)).expect("the store opens elsewhere")
+        let other = self.factory.elsewhere();
+        let provider = other.open(self.checkpoint(), id_of(0)).expect("the store opens elsewhere");
+        self.others.lock().expect("no thread panics").push(other);
+        provider
     }
 
     /// Opens the store after its local state was lost.

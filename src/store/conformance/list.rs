@@ -99,6 +99,7 @@ list! { $
         an_indeterminate_commit_is_found_whole_or_not_at_all,
         a_failed_commit_leaves_other_stores_alone,
         an_open_that_cannot_claim_the_store_can_be_repeated,
+        a_begin_that_cannot_claim_the_store_can_be_repeated,
     }
     writers {
         a_commit_acknowledged_before_a_takeover_is_built_upon,

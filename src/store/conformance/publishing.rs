@@ -132,3 +132,24 @@ pub(super) fn an_open_that_cannot_claim_the_store_can_be_repeated<F: ProviderFac
     }
     assert_eq!(commit_put(&fixture.open(), 1, b"k", b"2"), Version(2));
 }
+
+/// Beginning on an older version claims the store anew. Where that fails, nobody has taken over: any version can be begun on again.
+pub(super) fn a_begin_that_cannot_claim_the_store_can_be_repeated<F: ProviderFactory>(factory: &F) {
+    for fault in [Fault::Create, Fault::Append, Fault::Refused, Fault::LostBefore, Fault::LostAfter, Fault::LookFails] {
+        for next in [1, 2] {
+            let fixture = Fixture::new(factory);
+            let provider = fixture.open();
+            base::<F>(&provider);
+            commit_put(&provider, 1, b"k", b"2");
+            let fired = fixture.faults.fired();
+            fixture.faults.arm(fault, "forks");
+            let kind = kind_of(provider.begin(Version(1)));
+            assert!(!matches!(kind, ErrorKind::Fenced { .. }), "{fault:?}: {kind:?}");
+            assert_eq!(fixture.faults.fired(), fired + 1, "the fault was met");
+            assert_eq!(provider.latest().expect("the newest version"), Version(2), "{fault:?}");
+            assert_eq!(commit_put(&provider, next, b"next", b"1"), Version(next + 1), "{fault:?}");
+            let k = if next == 1 { "1" } else { "2" };
+            assert_eq!(at(&provider, next + 1), content([("k", k), ("next", "1"), ("stays", "1")]), "{fault:?}");
+        }
+    }
+}

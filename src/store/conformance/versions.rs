@@ -289,7 +289,8 @@ pub(super) fn a_checkpoint_that_was_moved_opens_at_its_new_place<F: ProviderFact
     }
     drop(provider);
     let (disk, checkpoint) = fixture.moved_to("/elsewhere/deep");
-    for opener in [factory, &factory.elsewhere()] {
+    let elsewhere = factory.elsewhere();
+    for opener in [factory, &elsewhere] {
         let provider = opener.open(checkpoint.clone(), super::fixture::id_of(0)).expect("the moved store opens");
         let newest = provider.latest().expect("the newest version").0;
         assert_eq!(at(&provider, 4).len(), 4);
