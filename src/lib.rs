@@ -38,7 +38,7 @@ pub use entry::{
 pub use error::{Advice, Error, ErrorKind, Result};
 pub use run::{Access, PageCodec};
 pub use store::{
-    Entry, MemoryProvider, ReadStore, Residency, RocksDbProvider, Scan, StateStoreProvider, StoreOptions, Transaction,
-    VersionInfo, View, WriteStore,
+    Entry, MemoryProvider, ReadStore, Residency, Retired, RocksDbProvider, Scan, StateStoreProvider, StoreOptions,
+    Transaction, Verified, VersionInfo, View, WriteStore,
 };
 pub use version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, VersionId};

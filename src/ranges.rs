@@ -66,7 +66,9 @@ mod tests {
             for b in &all {
                 for c in &all {
                     let mut set = RangeSet::default();
-                    [a, b, c].into_iter().for_each(|r| set.insert(r.clone()));
+                    for r in [a, b, c] {
+                        set.insert(r.clone());
+                    }
                     for key in 0u8..8 {
                         let expected = [a, b, c].iter().any(|r| r.contains(&[key]));
                         assert_eq!(set.contains(&[key]), expected, "{set:?} {key}");

@@ -109,11 +109,6 @@ pub(crate) trait Engine: Send + Sync + Debug + 'static {
     /// here is newer than every range that covers it.
     fn get(&self, generation: GenerationId, full_key: &[u8]) -> Result<Option<Change<Bytes>>>;
 
-    /// As [`Engine::get`] for several keys, in their order.
-    fn multi_get(&self, generation: GenerationId, full_keys: &[&[u8]]) -> Result<Vec<Option<Change<Bytes>>>> {
-        full_keys.iter().map(|key| self.get(generation, key)).collect() // as many as were asked for
-    }
-
     /// Walks over the generation's entries in `range` as they are now, whatever is applied meanwhile.
     fn cursor(&self, generation: GenerationId, range: &KeyRange) -> Result<Box<dyn Cursor>>;
 

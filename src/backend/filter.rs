@@ -35,6 +35,7 @@ impl Filter {
         self.block(hash).iter().zip(masks(hash)).all(|(word, bits)| word.load(Ordering::Relaxed) & bits == bits)
     }
 
+    #[cfg(test)]
     pub(super) fn memory_bytes(&self) -> usize {
         self.words.len() * 8
     }

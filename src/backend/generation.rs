@@ -101,20 +101,6 @@ impl Generation {
         self.engine().get(self.id, probe.full_key)
     }
 
-    /// As [`Generation::get`] for several keys, in their order.
-    pub(crate) fn multi_get(&self, probes: &[Probe<'_>]) -> Result<Vec<Option<Change<Bytes>>>> {
-        let filter = self.ready_filter();
-        let passes = |probe: &Probe<'_>| filter.is_none_or(|filter| filter.may_contain(probe.hash));
-        let wanted: Vec<bool> = probes.iter().map(passes).collect(); // as many as were asked for
-        let asked = probes.iter().zip(&wanted).filter(|(_, wanted)| **wanted);
-        let keys: Vec<&[u8]> = asked.map(|(probe, _)| probe.full_key).collect();
-        if keys.is_empty() {
-            return Ok(vec![None; probes.len()]);
-        }
-        let mut found = self.engine().multi_get(self.id, &keys)?.into_iter();
-        Ok(wanted.into_iter().map(|wanted| if wanted { found.next().flatten() } else { None }).collect())
-    }
-
     /// Walks over the entries in `range` as they are now. While it lives it keeps memtables and files from being given
     /// back, so it should not live long.
     pub(crate) fn cursor(&self, range: &KeyRange) -> Result<Box<dyn Cursor>> {
@@ -200,11 +186,13 @@ impl Generation {
     }
 
     /// The state that it lies over.
+    #[cfg(test)]
     pub(crate) fn from(&self) -> Mark {
         self.from
     }
 
     /// Whether it holds the whole state, so that nothing lies below.
+    #[cfg(test)]
     pub(crate) fn is_complete(&self) -> bool {
         self.coverage.is_complete()
     }
@@ -214,6 +202,7 @@ impl Generation {
     }
 
     /// The heap that its filter takes.
+    #[cfg(test)]
     pub(crate) fn filter_bytes(&self) -> usize {
         self.filter.get().map_or(0, |known| known.filter.memory_bytes())
     }

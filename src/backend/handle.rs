@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+#[cfg(feature = "rocksdb")]
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::contract::{Engine, EngineMemory, GenerationId};
-use super::memory::{MemoryEngine, MemoryImage};
+use super::memory::MemoryEngine;
 use super::options::BackendOptions;
 use super::worker::Worker;
 use crate::budget::Budget;
-use crate::error::Result;
+use crate::entry::StateStoreId;
+use crate::error::{Error, Result};
+use crate::version::StoreUid;
 
 /// The index of what has changed recently in all stores of a process. Clones share it; the last one closes it.
 ///
@@ -25,10 +28,33 @@ struct Inner {
     worker: Worker,
     engine: Arc<dyn Engine>,
     options: BackendOptions,
-    spill_dir: Option<PathBuf>,
     budget: Budget,
     /// The generations that are in use in this process, and how often. Nothing is called under it.
     in_use: Mutex<BTreeMap<GenerationId, usize>>,
+    /// The stores that are open in this process, each with its directory's uid and how often. Nothing is called under it.
+    admitted: Mutex<BTreeMap<StateStoreId, (StoreUid, usize)>>,
+}
+
+/// Who holds how much of a backend's memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryUse {
+    /// The limit that the backend was opened with.
+    pub limit_bytes: u64,
+    /// What the index holds.
+    pub index: EngineMemory,
+    /// The part of the limit that open transactions share.
+    pub leases_limit_bytes: u64,
+    /// What they hold of it.
+    pub leases_bytes: u64,
+    /// The same by kind of holder.
+    pub leases: Vec<(&'static str, u64)>,
+}
+
+/// Says that a store is open, until it is dropped.
+pub(crate) struct Admission {
+    backend: Backend,
+    id: StateStoreId,
 }
 
 /// Says that a generation is in use, until it is dropped.
@@ -54,9 +80,8 @@ impl Backend {
 
         options.validate()?;
         let dir = WorkDir::claim(work_dir.as_ref(), &SystemClock::new())?;
-        let spill_dir = Some(dir.spill_dir());
         let engine: Arc<dyn Engine> = Arc::new(RocksEngine::open(dir, &options)?);
-        let backend = Self::assemble(engine, Worker::threaded("alluvium-backend")?, options, spill_dir);
+        let backend = Self::assemble(engine, Worker::threaded("alluvium-backend")?, options);
         backend.reclaim_later(); // what was dropped but not freed when the last process ended
         Ok(backend)
     }
@@ -68,32 +93,25 @@ impl Backend {
     /// `Io` where the system gives no thread for the background work.
     pub fn in_memory() -> Result<Self> {
         let engine = Arc::new(MemoryEngine::default());
-        Ok(Self::assemble(engine, Worker::threaded("alluvium-backend")?, BackendOptions::default(), None))
+        Ok(Self::assemble(engine, Worker::threaded("alluvium-backend")?, BackendOptions::default()))
     }
 
-    /// A deterministic index in heap that knows what `image` knew: background jobs run only in
-    /// [`Worker::run_pending`]. The engine comes beside it, so that a crash test can take its image at any moment.
-    pub(crate) fn deterministic(image: MemoryImage) -> (Self, Arc<MemoryEngine>) {
-        let engine = Arc::new(MemoryEngine::from_image(image));
-        let shared: Arc<dyn Engine> = Arc::<MemoryEngine>::clone(&engine);
-        (Self::assemble(shared, Worker::inline(), BackendOptions::default(), None), engine)
-    }
-
-    pub(crate) fn assemble(
-        engine: Arc<dyn Engine>,
-        worker: Worker,
-        options: BackendOptions,
-        spill_dir: Option<PathBuf>,
-    ) -> Self {
+    pub(crate) fn assemble(engine: Arc<dyn Engine>, worker: Worker, options: BackendOptions) -> Self {
         let budget = Budget::new(options.overlay_bytes() as u64);
-        let in_use = Mutex::default();
-        Self { inner: Arc::new(Inner { worker, engine, options, spill_dir, budget, in_use }) }
+        let (in_use, admitted) = (Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { worker, engine, options, budget, in_use, admitted }) }
     }
 
-    /// Who holds how much of the index's memory.
+    /// Who holds how much memory, against the limit.
     #[must_use]
-    pub fn memory(&self) -> EngineMemory {
-        self.inner.engine.memory()
+    pub fn memory(&self) -> MemoryUse {
+        MemoryUse {
+            limit_bytes: self.inner.options.memory_limit_bytes() as u64,
+            index: self.inner.engine.memory(),
+            leases_limit_bytes: self.inner.budget.limit(),
+            leases_bytes: self.inner.budget.used(),
+            leases: self.inner.budget.holders(),
+        }
     }
 
     /// The bytes of the index's files.
@@ -119,11 +137,6 @@ impl Backend {
         &self.inner.options
     }
 
-    /// Where transactions may spill; none for an index in heap. Emptied at every open.
-    pub(crate) fn spill_dir(&self) -> Option<&Path> {
-        self.inner.spill_dir.as_deref()
-    }
-
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
         &self.inner.engine
     }
@@ -146,6 +159,23 @@ impl Backend {
         *count += 1;
         drop(in_use);
         Some(InUse { backend: self.clone(), id })
+    }
+
+    /// Lets a store in. Stores of one name may be open several times, but all in one checkpoint: the index keeps them by name.
+    ///
+    /// # Errors
+    /// `InvalidInput` where a store of this name, but of another checkpoint, is open.
+    pub(crate) fn admit(&self, uid: StoreUid, id: &StateStoreId) -> Result<Admission> {
+        let mut admitted = self.inner.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, count) = admitted.entry(id.clone()).or_insert((uid, 0));
+        if *known != uid {
+            let text =
+                format!("{id} of another checkpoint is open on this backend; give one of them another backend or name");
+            return Err(Error::invalid(text));
+        }
+        *count += 1;
+        drop(admitted);
+        Ok(Admission { backend: self.clone(), id: id.clone() })
     }
 
     /// The backend's background thread. A job that holds a `Backend` must be short or rare: it keeps the index open.
@@ -173,6 +203,24 @@ impl Drop for InUse {
                 in_use.remove(&self.id);
             }
         }
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        let mut admitted = self.backend.inner.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, count)) = admitted.get_mut(&self.id) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                admitted.remove(&self.id);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Admission").field(&self.id).finish()
     }
 }
 

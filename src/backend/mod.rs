@@ -42,13 +42,11 @@ mod workdir;
 mod worker;
 
 pub use contract::EngineMemory;
-pub(crate) use contract::{Coverage, Engine, GenerationId, GenerationRecord, StoreNumber, VersionRecord};
+pub(crate) use contract::{Coverage, GenerationId, GenerationRecord, StoreNumber, VersionRecord};
 pub(crate) use generation::Generation;
-pub use handle::Backend;
-pub(crate) use handle::InUse;
-pub(crate) use memory::{MemoryEngine, MemoryImage};
+pub(crate) use handle::{Admission, InUse};
+pub use handle::{Backend, MemoryUse};
 pub use options::{BackendCompression, BackendOptions, MIN_MEMORY_LIMIT_BYTES};
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
 pub use simulated::{IndexImage, SimIndex};
-pub(crate) use worker::{Job, Worker};

@@ -35,7 +35,7 @@ impl SimIndex {
         let inner = MemoryEngine::from_image(image.0.clone());
         let engine = Arc::new(Journaled { inner, journal: Mutex::new(vec![image.0.clone()]) });
         let shared: Arc<dyn Engine> = Arc::<Journaled>::clone(&engine);
-        let backend = Backend::assemble(shared, Worker::inline(), BackendOptions::default(), None);
+        let backend = Backend::assemble(shared, Worker::inline(), BackendOptions::default());
         Self { backend, engine }
     }
 

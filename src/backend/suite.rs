@@ -54,9 +54,6 @@ fn what_is_applied_can_be_read<R: Rig>() {
     assert_eq!(engine.get(one, &long).unwrap(), value(&vec![9; 70_000]));
     assert_eq!(engine.get(two, b"\0\0a").unwrap(), value(b"2"));
     assert_eq!(engine.get(two, b"\0\0b").unwrap(), None);
-    let keys: [&[u8]; 4] = [&long, b"\0\0c", b"\0\0b", b"\0\0a"];
-    let expected = vec![value(&vec![9; 70_000]), None, Some(Change::Tombstone), value(b"")];
-    assert_eq!(engine.multi_get(one, &keys).unwrap(), expected);
     assert_eq!(rows_of(engine.cursor(one, &KeyRange::ALL).unwrap()), rows);
     let marks: Vec<_> = engine.generations(store).unwrap().iter().map(|g| (g.id, g.from, g.applied)).collect();
     assert_eq!(marks, [(one, Mark::ROOT, mark(1)), (two, mark(1), mark(2))]);
@@ -216,7 +213,7 @@ fn version_records_come_back_in_order_and_can_be_forgotten<R: Rig>() {
     }
     let with_apply = record(301, &vec![5; 100_000]);
     engine.apply(generation, &RangeSet::default(), &mut Rows::new([]), mark(301), Some(&with_apply)).unwrap();
-    let numbers = |engine: &dyn super::Engine, store| -> Vec<u64> {
+    let numbers = |engine: &dyn super::contract::Engine, store| -> Vec<u64> {
         engine.versions(store).unwrap().iter().map(|record| record.at.at.version.0).collect()
     };
     assert_eq!(numbers(&*engine, store), [1, 2, 300, 301]);
@@ -294,14 +291,14 @@ fn a_generation_finds_what_its_filter_has_seen<R: Rig>() {
     let record = backend.engine().generations(store).unwrap().remove(0);
     drop(made);
 
-    let opened = Generation::open(&backend, &record).unwrap();
+    let in_use = backend.take(record.id, &[]).unwrap();
+    let opened = Generation::open(&backend, &record, in_use).unwrap();
     assert_eq!((opened.applied(), opened.filter_bytes()), (mark(1), 0));
     let all_are_found = |upto: u32| {
         let keys: Vec<_> = (0..2 * upto).map(key).collect();
         let probes: Vec<_> = keys.iter().map(|key| Probe::new(key)).collect();
         let expected = |n: u32| (n < upto).then(|| Change::Put(Bytes::copy_from(&n.to_be_bytes())));
         let expected: Vec<_> = (0..2 * upto).map(expected).collect();
-        assert_eq!(opened.multi_get(&probes).unwrap(), expected);
         probes.iter().zip(expected).for_each(|(probe, one)| assert_eq!(opened.get(probe).unwrap(), one));
     };
     all_are_found(500);

@@ -92,7 +92,7 @@ pub(super) trait Rig: Sized {
 
     /// A backend over the engine whose background jobs run when they are told to.
     fn backend(&self) -> Backend {
-        Backend::assemble(self.engine(), Worker::inline(), BackendOptions::default(), None)
+        Backend::assemble(self.engine(), Worker::inline(), BackendOptions::default())
     }
 }
 

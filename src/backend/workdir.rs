@@ -9,13 +9,14 @@
 //! <work>/spill/          what transactions spill; emptied at open
 //! ```
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind as IoKind, Read, Seek, SeekFrom, Write};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind as IoKind, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::FileLock;
 
 const MARKER: &str = "ALLUVIUM";
 const LOCK: &str = "LOCK-alluvium";
@@ -33,8 +34,7 @@ const SMALL_FILE_BYTES: u64 = 4096;
 #[derive(Debug)]
 pub(super) struct WorkDir {
     path: PathBuf,
-    /// The lock lies on this open file; closing it unlocks.
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl WorkDir {
@@ -47,8 +47,7 @@ impl WorkDir {
         make_dir_or_refuse(path)?;
         // Looked at before the lock file is made: nothing may be added to somebody else's directory.
         let ours = is_ours(path)?;
-        let mut lock = open_lock(&path.join(LOCK))?;
-        take_lock(&mut lock, &path.join(LOCK), clock)?;
+        let lock = FileLock::acquire(&path.join(LOCK), clock)?;
         if !ours {
             write_marker(path)?;
         }
@@ -68,6 +67,7 @@ impl WorkDir {
         self.path.join(RESTORE)
     }
 
+    #[cfg(test)]
     pub(super) fn spill_dir(&self) -> PathBuf {
         self.path.join(SPILL)
     }
@@ -153,34 +153,6 @@ fn write_marker(path: &Path) -> Result<()> {
     write().map_err(|source| Error::io(&marker, "write the marker", source))
 }
 
-fn open_lock(path: &Path) -> Result<File> {
-    if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
-        return Err(foreign(path, "the lock is not a file"));
-    }
-    let opened = OpenOptions::new().create(true).read(true).write(true).truncate(false).open(path);
-    opened.map_err(|source| Error::io(path, "open the lock", source))
-}
-
-fn take_lock(lock: &mut File, path: &Path, clock: &dyn Clock) -> Result<()> {
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let text = read_small(path).unwrap_or_default();
-            let holder = if text.is_empty() { "another process".to_owned() } else { text.trim().to_owned() };
-            let context = format!("the work directory {} is in use", path.parent().unwrap_or(path).display());
-            return Err(Error::new(ErrorKind::Locked { holder }, context));
-        }
-        Err(TryLockError::Error(source)) => return Err(Error::io(path, "lock the work directory", source)),
-    }
-    let text = format!("process {}, since {} ms after 1970\n", std::process::id(), clock.wall_ms());
-    let mut name_holder = || -> std::io::Result<()> {
-        lock.set_len(0)?;
-        lock.seek(SeekFrom::Start(0))?;
-        lock.write_all(text.as_bytes())
-    };
-    name_holder().map_err(|source| Error::io(path, "name the holder of the lock", source))
-}
-
 fn read_small(path: &Path) -> Result<String> {
     let mut text = Vec::new();
     let read = File::open(path).and_then(|file| file.take(SMALL_FILE_BYTES).read_to_end(&mut text));
@@ -259,7 +231,7 @@ mod tests {
         let first = claim(root.path()).unwrap();
         let error = claim(root.path()).unwrap_err();
         let ErrorKind::Locked { holder } = error.kind() else { panic!("{error}") };
-        assert!(holder.starts_with(&format!("process {}, since ", std::process::id())), "{holder}");
+        assert!(holder.starts_with(&format!("process {} on host ", std::process::id())), "{holder}");
         drop(first);
         claim(root.path()).unwrap();
     }

@@ -121,6 +121,7 @@ impl Catalog {
     ///
     /// # Errors
     /// `Missing` for the first version whose own delta is not there (any more).
+    #[cfg(test)]
     pub(crate) fn singles(&self, from: Version, to: VersionId) -> Result<Vec<RunName>> {
         let walked;
         let lineage = if self.lineage.owns(to) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::lineage::Lineage;
 use super::name::RunName;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind};
 use crate::version::{Version, VersionId};
 
 /// The runs that make one version, in the order in which they are laid on top of each other.
@@ -32,6 +32,7 @@ impl Chain {
     }
 
     /// The version that the base alone makes.
+    #[cfg(test)]
     pub(crate) fn base_version(&self) -> Version {
         self.base.last().map_or(Version::EMPTY, |run| run.to().version)
     }

@@ -129,6 +129,7 @@ impl Fork {
     }
 
     /// The version that the epoch builds on, if that can be known.
+    #[cfg(test)]
     pub(crate) fn base(&self) -> Option<VersionId> {
         match self {
             Self::Whole(record) => Some(record.base.at),

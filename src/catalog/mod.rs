@@ -39,10 +39,9 @@ mod exhaustive;
 mod histories;
 
 pub(crate) use catalogue::Catalog;
-pub(crate) use chain::Chain;
 pub(crate) use fork::{Fork, ForkRecord, MAX_FORK_BYTES};
 pub(crate) use listing::Listing;
 pub use name::RunName;
 pub(crate) use name::{FORKS, FileName, TemporaryName};
 pub(crate) use protocol::{Claim, Confirmation, Wanted, fenced_by};
-pub(crate) use reachable::{Deletion, Doomed, Reason, Retirement};
+pub(crate) use reachable::Doomed;

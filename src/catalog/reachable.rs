@@ -65,6 +65,17 @@ pub(crate) enum Reason {
     Stale,
 }
 
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Abandoned => "the head does not build on it, and no claim does",
+            Self::Retired => "only versions that were given up need it",
+            Self::Subsumed => "a wider run does its work",
+            Self::Stale => "its writer was overtaken before it was published",
+        })
+    }
+}
+
 impl Catalog {
     /// The horizon to announce so that the newest `retain` readable versions (at least the head) stay; `None` where the
     /// one that is already announced says as much.

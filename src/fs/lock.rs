@@ -2,7 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -20,7 +20,6 @@ const DESCRIPTION_LIMIT_BYTES: u64 = 512;
 #[derive(Debug)]
 pub(crate) struct FileLock {
     _file: File,
-    path: PathBuf,
 }
 
 impl FileLock {
@@ -39,12 +38,7 @@ impl FileLock {
             Err(TryLockError::Error(error)) => return Err(Error::io(path, "lock the file", error)),
         }
         write_description(&mut file, clock).map_err(|error| Error::io(path, "write to the lock file", error))?;
-        Ok(Self { _file: file, path: path.to_path_buf() })
-    }
-
-    /// The file that is locked.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+        Ok(Self { _file: file })
     }
 }
 
@@ -93,7 +87,6 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("LOCK");
         let first = lock(&path).unwrap();
-        assert_eq!(first.path(), path);
         let error = lock(&path).unwrap_err();
         let ErrorKind::Locked { holder } = error.kind() else { panic!("{error}") };
         assert!(holder.starts_with(&format!("process {} on host ", std::process::id())), "{holder}");

@@ -75,6 +75,7 @@ impl NewFile {
     }
 
     /// The path under which the file will be published.
+    #[cfg(test)]
     pub(crate) fn target(&self) -> &Path {
         &self.target
     }
@@ -221,9 +222,9 @@ mod tests {
             for late in [false, true] {
                 let sim = disk_with_an_old_file();
                 if late {
-                    sim.crash_after(nth)
+                    sim.crash_after(nth);
                 } else {
-                    sim.crash_at(nth)
+                    sim.crash_at(nth);
                 }
                 let outcome = publish(&sim).unwrap_err();
                 assert_eq!(sim.faults_fired(), 1);

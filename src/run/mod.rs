@@ -42,11 +42,11 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cursor::RunCursor;
-pub(crate) use footer::Properties;
 pub use header::PageCodec;
 pub(crate) use header::RunHeader;
-pub(crate) use merge::{Layer, Live, Merge};
-pub(crate) use reader::{Found, Run};
+pub(crate) use merge::{Layer, Merge};
+pub(crate) use reader::Run;
 pub use source::Access;
-pub(crate) use writer::{Packing, RunSummary, RunWriter, WriterOptions};
+#[cfg(test)]
+pub(crate) use writer::Packing;
+pub(crate) use writer::{RunWriter, WriterOptions};

@@ -1,7 +1,6 @@
 //! An open run: what it is, and point gets.
 
 use std::fmt;
-use std::mem::size_of;
 use std::ops::{ControlFlow, Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -154,16 +153,19 @@ impl Run {
     }
 
     /// Blocks that were read or, in a mapping, checked for the first time.
+    #[cfg(test)]
     pub(crate) fn blocks_read(&self) -> u64 {
         self.source.read().0
     }
 
     /// The bytes of those blocks.
+    #[cfg(test)]
     pub(crate) fn bytes_read(&self) -> u64 {
         self.source.read().1
     }
 
     /// Heap that this run holds while it is open.
+    #[cfg(test)]
     pub(crate) fn heap_bytes(&self) -> usize {
         let key = |bytes: &Vec<u8>| bytes.len() + size_of::<Vec<u8>>();
         let ranges: usize = self.ranges.iter().map(|r| key(&r.start) + r.end.as_ref().map_or(24, key)).sum();

@@ -123,14 +123,17 @@ impl Source {
     }
 
     /// Blocks and bytes that were read or, in a mapping, checked for the first time.
+    #[cfg(test)]
     pub(super) fn read(&self) -> (u64, u64) {
         (self.blocks_read.load(Ordering::Relaxed), self.bytes_read.load(Ordering::Relaxed))
     }
 
+    #[cfg(test)]
     pub(super) fn is_mapped(&self) -> bool {
         matches!(self.medium, Medium::Mapped { .. })
     }
 
+    #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
         match &self.medium {
             Medium::Mapped { checked, .. } => checked.0.len() * 8,

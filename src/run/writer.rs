@@ -141,6 +141,7 @@ impl<'f> RunWriter<'f> {
     /// # Errors
     /// `InvalidInput` where the key is not above the one before or of no known family; `LimitExceeded`; whatever the file
     /// reports.
+    #[cfg(test)]
     pub(crate) fn put(&mut self, full_key: &[u8], value: &[u8]) -> Result<()> {
         self.add(full_key, Change::Put(value))
     }
@@ -149,6 +150,7 @@ impl<'f> RunWriter<'f> {
     ///
     /// # Errors
     /// As [`RunWriter::put`]; `InvalidInput` in a snapshot.
+    #[cfg(test)]
     pub(crate) fn tombstone(&mut self, full_key: &[u8]) -> Result<()> {
         self.add(full_key, Change::Tombstone)
     }

@@ -12,7 +12,7 @@ use super::load::{create, load, merged_with_ranges};
 use super::options::{Residency, StoreOptions};
 use super::scan::OpenScans;
 use super::slot::Slot;
-use crate::backend::{Backend, Coverage, Generation, GenerationId, StoreNumber, VersionRecord};
+use crate::backend::{Admission, Backend, Coverage, Generation, GenerationId, StoreNumber, VersionRecord};
 use crate::catalog::{RunName, Wanted};
 use crate::checkpoint::Checkpoint;
 use crate::clock::Clock;
@@ -51,6 +51,8 @@ struct State {
     fenced: Option<Epoch>,
     /// Files that the current layers should have been made of but were damaged or gone.
     passed_over: Vec<PathBuf>,
+    /// `None` once the provider has left.
+    admission: Option<Admission>,
 }
 
 impl Core {
@@ -92,6 +94,7 @@ impl Core {
         let directory = StoreDirectory::new(checkpoint, id, use_of, ids, clock);
         let holder = format!("process {}", std::process::id());
         let claimed = directory.claim(Wanted::Newest, None, &holder)?;
+        let admission = backend.admit(claimed.uid, directory.id())?;
         let store = backend.engine().store(claimed.uid, directory.id())?;
         let layers = load(backend, store, &claimed.chain, options.residency, &[], &|_| ControlFlow::Continue(()))?;
         let state = State {
@@ -101,6 +104,7 @@ impl Core {
             is_stale: false,
             fenced: None,
             passed_over: directory.passed_over(&claimed.chain),
+            admission: Some(admission),
         };
         Ok(Self {
             directory,
@@ -205,7 +209,10 @@ impl Core {
     pub(super) fn leave(&self) {
         let _moving = self.moving();
         let nothing = Arc::new(Layers::nothing());
-        let last = std::mem::replace(&mut self.state().layers, nothing);
+        let last = {
+            let mut state = self.state();
+            (std::mem::replace(&mut state.layers, nothing), state.admission.take())
+        };
         drop(last); // not under the state's lock, since the index may be called
     }
 

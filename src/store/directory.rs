@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use super::options::Planted;
 use super::options::StoreOptions;
 use crate::catalog::{
-    Catalog, Claim, Confirmation, FORKS, FileName, Fork, ForkRecord, Listing, MAX_FORK_BYTES, RunName, TemporaryName,
-    Wanted, fenced_by,
+    Catalog, Claim, Confirmation, Doomed, FORKS, FileName, Fork, ForkRecord, Listing, MAX_FORK_BYTES, RunName,
+    TemporaryName, Wanted, fenced_by,
 };
 use crate::checkpoint::{Checkpoint, PendingFile};
 use crate::clock::Clock;
@@ -18,7 +18,7 @@ use crate::entry::{Families, StateStoreId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileKind, PublishError};
 use crate::run::{Access, PageCodec, Run, RunHeader};
-use crate::version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, VersionId};
+use crate::version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, VersionId};
 
 /// A listing can move under a reader when another process cleans up; after this many times it is something else.
 const MOST_LISTINGS: usize = 64;
@@ -140,8 +140,8 @@ impl StoreDirectory {
         self.codec
     }
 
-    /// Where a run lies, for people.
-    pub(super) fn display_path(&self, name: &RunName) -> PathBuf {
+    /// Where a file lies, for people.
+    pub(super) fn display_path(&self, name: impl std::fmt::Display) -> PathBuf {
         self.checkpoint.display_path(&self.file(name))
     }
 
@@ -223,7 +223,7 @@ impl StoreDirectory {
                     return Ok(OpenChain { base: runs, singles, mark, families, passed_over });
                 }
                 Err((name, error)) if is_about_the_file(&error) => {
-                    tracing::warn!(file = %self.display_path(&name).display(), %error, "passing over a run");
+                    tracing::warn!(file = %self.display_path(name).display(), %error, "passing over a run");
                     unusable.insert(name);
                     passed_over.push((name, error));
                 }
@@ -263,6 +263,19 @@ impl StoreDirectory {
         runs.retain(|_, run| run.strong_count() > 0);
         runs.insert(*name, Arc::downgrade(&run));
         Ok(run)
+    }
+
+    /// Publishes that versions below `horizon` are given up.
+    pub(super) fn announce(&self, horizon: Version, epoch: Epoch) -> Result<()> {
+        match self.create(epoch, FileName::Horizon(horizon))?.publish() {
+            Err(PublishError::NotPublished(error)) if error.is_already_exists() => Ok(()),
+            outcome => outcome.map_err(PublishError::into_error),
+        }
+    }
+
+    /// Deletes a file that the catalogue has found to be needed by nobody.
+    pub(super) fn delete(&self, file: &Doomed) -> Result<()> {
+        self.checkpoint.delete(&self.file(file))
     }
 
     /// Where the files lie that a chain should have been made of.

@@ -79,6 +79,6 @@ fn open_any(directory: &StoreDirectory, catalog: &Catalog, at: VersionId) -> Res
             Err(error) => last_error = Some(error),
         }
     }
-    let file = directory.display_path(&RunName::single(at)?);
+    let file = directory.display_path(RunName::single(at)?);
     Err(last_error.unwrap_or_else(|| Error::new(ErrorKind::Missing { file }, "the version has no file")))
 }

@@ -34,6 +34,7 @@ mod scan;
 mod slot;
 mod tenancy;
 mod transaction;
+mod upkeep;
 mod view;
 
 pub use contract::{ReadStore, StateStoreProvider, VersionInfo, WriteStore};
@@ -45,4 +46,5 @@ pub use options::{Residency, StoreOptions};
 pub use provider::RocksDbProvider;
 pub use scan::{Entry, Scan};
 pub use transaction::Transaction;
+pub use upkeep::{Retired, Verified};
 pub use view::View;

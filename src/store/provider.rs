@@ -1,5 +1,6 @@
 //! [`RocksDbProvider`]: the product. Recent changes in an index over mapped runs.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use super::options::StoreOptions;
 use super::rewrite::{write_collapsed, write_snapshot};
 use super::tenancy::Tenancy;
 use super::transaction::{Committer, Opened, Transaction};
+use super::upkeep::{Retired, Verified, retire, verify};
 use super::view::View;
 use crate::backend::Backend;
 use crate::bytes::Bytes;
@@ -72,6 +74,25 @@ impl RocksDbProvider {
     /// A failure leaves the store as it was; calling again is safe.
     pub fn collapse(&self) -> Result<Version> {
         self.core().move_base(write_collapsed)
+    }
+
+    /// Keeps the newest `retain` versions readable, and deletes every file that none of them needs. Readers that are open
+    /// read on.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0; what the disk reports. It may stop anywhere, and be called again.
+    pub fn retire(&self, retain: usize) -> Result<Retired> {
+        let retired = retire(&self.core().directory, retain)?;
+        self.core().backend.engine().forget_versions(self.core().store, retired.oldest)?;
+        Ok(retired)
+    }
+
+    /// Reads and checks every byte of every run. `observe` hears of the bytes read so far, and may end it.
+    ///
+    /// # Errors
+    /// `Cancelled`, or what the disk reports. Damage is no error here but the answer.
+    pub fn verify(&self, mut observe: impl FnMut(u64) -> ControlFlow<()>) -> Result<Verified> {
+        verify(&self.core().directory, &mut observe)
     }
 
     /// The epoch that this provider writes with.

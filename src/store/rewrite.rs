@@ -62,7 +62,7 @@ fn write(
     };
     let name = name_of(&new_header)?;
     let mut file = directory.create_run(&name)?;
-    let mut run = RunWriter::new(&mut *file, &directory.display_path(&name), &new_header, WriterOptions::aligned())?;
+    let mut run = RunWriter::new(&mut *file, &directory.display_path(name), &new_header, WriterOptions::aligned())?;
     while content.advance()? {
         run.add(content.key(), content.change())?;
     }

@@ -136,10 +136,6 @@ impl Engine for RocksEngine {
         self.db.get(generation, full_key)
     }
 
-    fn multi_get(&self, generation: GenerationId, full_keys: &[&[u8]]) -> Result<Vec<Option<Change<Bytes>>>> {
-        self.db.multi_get(generation, full_keys)
-    }
-
     fn cursor(&self, generation: GenerationId, range: &KeyRange) -> Result<Box<dyn Cursor>> {
         Ok(Box::new(Scan::new(Arc::clone(&self.db), generation, range)))
     }

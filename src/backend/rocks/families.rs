@@ -4,9 +4,7 @@
 
 use std::path::Path;
 
-use rocksdb::{
-    Cache, ColumnFamily, DB, DBPinnableSlice, FlushOptions, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions,
-};
+use rocksdb::{Cache, ColumnFamily, DB, FlushOptions, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions};
 use self_cell::self_cell;
 
 use super::options::Tuning;
@@ -142,20 +140,6 @@ impl Db {
         let found = self.raw().get_pinned_cf_opt(self.handles().state, key, &self.read);
         let found = found.map_err(|error| self.failed("read from the index", error))?;
         found.map(|value| Ok(self.decode_value(&value)?.map(Bytes::copy_from))).transpose()
-    }
-
-    pub(super) fn multi_get(
-        &self,
-        generation: GenerationId,
-        full_keys: &[&[u8]],
-    ) -> Result<Vec<Option<Change<Bytes>>>> {
-        let keys: Vec<Vec<u8>> = full_keys.iter().map(|key| state_key(generation, key)).collect(); // as many as asked
-        let found = self.raw().batched_multi_get_cf_opt(self.handles().state, &keys, false, &self.read);
-        let decode = |one: Answer<Option<DBPinnableSlice<'_>>>| {
-            let one = one.map_err(|error| self.failed("read from the index", error))?;
-            one.map(|value| Ok(self.decode_value(&value)?.map(Bytes::copy_from))).transpose()
-        };
-        found.into_iter().map(decode).collect()
     }
 
     /// Takes a value of the state family apart.

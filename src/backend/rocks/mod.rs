@@ -15,8 +15,6 @@
 mod engine;
 mod families;
 mod generations;
-#[cfg(test)]
-mod measure;
 mod options;
 mod registry;
 mod restore;

@@ -280,6 +280,6 @@ fn readers_cross_threads() {
     fn shared<T: Send + Sync + 'static>() {}
     fn sent<T: Send + 'static>() {}
     shared::<crate::run::Run>();
-    sent::<crate::run::RunCursor>();
-    sent::<crate::run::Live<crate::run::Merge>>();
+    sent::<crate::run::cursor::RunCursor>();
+    sent::<crate::run::merge::Live<crate::run::Merge>>();
 }
