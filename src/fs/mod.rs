@@ -25,6 +25,7 @@
 
 mod contract;
 mod exact;
+#[cfg(any(feature = "rocksdb", test))]
 mod lock;
 mod map;
 mod publish;
@@ -33,6 +34,7 @@ mod real;
 pub mod sim;
 
 pub use contract::{Access, DirEntry, Disk, FileKind, ReadFile, Stat, WriteFile};
+#[cfg(any(feature = "rocksdb", test))]
 pub(crate) use lock::FileLock;
 pub use publish::PublishError;
 pub(crate) use publish::{NewFile, create_dirs};

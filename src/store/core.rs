@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::commit::{ChangeSet, Writer, commit};
 use super::directory::{Claimed, DirectoryOptions, OpenChain, StoreDirectory};
 use super::layers::{Layers, Source};
-use super::load::{create, load, merged_with_ranges};
+use super::load::{create, load};
 use super::options::{Residency, StoreOptions};
 use super::scan::OpenScans;
 use super::slot::Slot;
@@ -35,15 +35,15 @@ pub(super) struct Core {
     /// Held by whoever folds a delta or moves the base. Taken before `state`, never under it.
     moving: Mutex<()>,
     /// A folding job is queued or runs.
-    is_folding: AtomicBool,
+    pub(super) is_folding: AtomicBool,
     /// Guards which layers are current. Held for moments only: no I/O and no other lock is taken under it.
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
-struct State {
+pub(super) struct State {
     epoch: Epoch,
-    layers: Arc<Layers>,
+    pub(super) layers: Arc<Layers>,
     /// The newest committed version, which is above the layers' while an older one was begun on and nothing committed.
     head: VersionId,
     /// Something failed half-way: the next `begin` must claim a new epoch and load afresh.
@@ -135,7 +135,7 @@ impl Core {
         self.state().passed_over.clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // Every change of the state is one assignment, so it is whole whatever happened to a thread that held it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,7 +145,7 @@ impl Core {
         Arc::clone(&self.state().layers)
     }
 
-    fn moving(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn moving(&self) -> MutexGuard<'_, ()> {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -216,26 +216,6 @@ impl Core {
         drop(last); // not under the state's lock, since the index may be called
     }
 
-    /// Queues folding once enough has come together: one pass of many deltas in key order costs the index far less than one
-    /// pass each.
-    pub(super) fn fold_soon(self: &Arc<Self>) {
-        let longest = self.options.longest_tail;
-        let waiting = self.waiting();
-        if waiting > longest {
-            // The background cannot keep up: whoever commits waits for it, or helps, so that reads stay bounded.
-            self.fold_and_report(longest);
-        } else if waiting > longest / 2 && !self.is_folding.swap(true, Ordering::AcqRel) {
-            // The job holds no claim on the store's life: a provider that is dropped ends its folding.
-            let core = Arc::downgrade(self);
-            self.backend.worker().submit(Box::new(move || {
-                if let Some(core) = core.upgrade() {
-                    core.is_folding.store(false, Ordering::Release);
-                    core.fold_and_report(longest / 2);
-                }
-            }));
-        }
-    }
-
     /// Gives a generation that was taken up from an earlier process its filter back, in the background.
     pub(super) fn rebuild_filters_soon(&self) {
         for generation in self.state().layers.sources.iter().filter_map(Source::generation) {
@@ -248,39 +228,6 @@ impl Core {
                 }
             }));
         }
-    }
-
-    fn fold_and_report(&self, longest: usize) {
-        if let Err(error) = self.fold(longest) {
-            // Nothing is lost: the deltas stay in the tail and are read from there.
-            tracing::warn!(store = %self.directory.id(), %error, "the index could not take in a delta");
-        }
-    }
-
-    /// Folds deltas into the index until at most `longest` are left in the tail.
-    pub(super) fn fold(&self, longest: usize) -> Result<()> {
-        while self.fold_once(longest)? {}
-        Ok(())
-    }
-
-    /// Folds the deltas that lie on a generation into it, all in one pass.
-    fn fold_once(&self, longest: usize) -> Result<bool> {
-        let _moving = self.moving();
-        let layers = Arc::clone(&self.state().layers);
-        if layers.waiting() <= longest {
-            return Ok(false);
-        }
-        let Some((runs, generation)) = layers.next_fold() else { return Ok(false) };
-        let Some((newest, older)) = runs.split_first() else { return Ok(false) };
-        for run in older {
-            self.backend.engine().put_version(self.store, &record_of(run))?;
-        }
-        let (mut changes, ranges) = merged_with_ranges(&runs);
-        generation.apply(&ranges, &mut changes, newest.header().mark(), Some(&record_of(newest)))?;
-        let mut state = self.state();
-        // Commits may have put more on top meanwhile, but only the holder of `moving` takes anything out.
-        state.layers = Arc::new(state.layers.without(&runs));
-        Ok(true)
     }
 
     /// Rewrites the chain of the newest version as one run with `write`, and moves the base up to it.
@@ -341,7 +288,7 @@ impl Core {
         let (kept, replaced) = current.sources.split_at(place + 1);
         // Each is dropped when the last transaction that reads through it has ended.
         replaced.iter().filter_map(Source::generation).for_each(|generation| generation.retire());
-        let base = chain.newest_first().into_iter().map(Source::Run);
+        let base = chain.newest_first().into_iter().map(Source::Base);
         let sources = kept.iter().cloned().chain(base).collect();
         state.layers = Arc::new(Layers { sources, ..(*current).clone() });
     }

@@ -8,37 +8,70 @@ use crate::bytes::Bytes;
 use crate::entry::{Families, KeyRange, Probe};
 use crate::error::Result;
 use crate::run::{Layer, Run};
-use crate::version::Mark;
+use crate::version::{Mark, RunKind, VersionId};
+
+/// So many collapsed deltas of like size are merged into one.
+const MERGED_RUNS: usize = 4;
 
 /// One source of a state: a file read in place, or a key range of the index.
 #[derive(Debug, Clone)]
 pub(super) enum Source {
-    /// A delta of the tail, or a run of the base.
-    Run(Arc<Run>),
+    /// The delta of a commit that waits, readable in place, for the index or the base to take it in.
+    Waiting(Arc<Run>),
     /// Changes that were folded into the index.
     Generation(Arc<Generation>),
+    /// A run of the base.
+    Base(Arc<Run>),
 }
 
 impl Source {
     pub(super) fn generation(&self) -> Option<&Arc<Generation>> {
         match self {
-            Self::Run(_) => None,
             Self::Generation(generation) => Some(generation),
+            Self::Waiting(_) | Self::Base(_) => None,
         }
     }
 
-    pub(super) fn run(&self) -> Option<&Arc<Run>> {
+    pub(super) fn waiting(&self) -> Option<&Arc<Run>> {
         match self {
-            Self::Run(run) => Some(run),
-            Self::Generation(_) => None,
+            Self::Waiting(run) => Some(run),
+            Self::Generation(_) | Self::Base(_) => None,
         }
+    }
+
+    pub(super) fn base(&self) -> Option<&Arc<Run>> {
+        match self {
+            Self::Base(run) => Some(run),
+            Self::Generation(_) | Self::Waiting(_) => None,
+        }
+    }
+}
+
+/// The deltas that are taken in next, and what they lie on.
+#[derive(Debug)]
+pub(super) struct Fold {
+    /// Newest first.
+    pub(super) runs: Vec<Arc<Run>>,
+    /// The generation below them, if it is one that lies there.
+    pub(super) generation: Option<Arc<Generation>>,
+}
+
+impl Fold {
+    /// The state that the deltas lie on.
+    pub(super) fn from(&self) -> Option<Mark> {
+        let oldest = self.runs.last()?.header();
+        Some(Mark { at: VersionId::new(oldest.from, oldest.epoch), tip: oldest.parent })
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.file_bytes()).sum()
     }
 }
 
 /// A state as a stack of sources, newest first. The first source that knows a key decides.
 ///
 /// ```text
-/// tail: deltas not folded yet ─► generation ─► base: collapsed deltas ─► snapshot
+/// tail: deltas that wait ─► generation ─► base: collapsed deltas ─► snapshot
 /// ```
 ///
 /// A stack never changes; committing, folding and moving the base make a new one. A fold may write a delta into the generation
@@ -68,37 +101,76 @@ impl Layers {
         let header = run.header();
         let mark = Mark { at: header.to_id(), tip: header.tip };
         let families = Arc::new(header.families.clone());
-        let sources = std::iter::once(Source::Run(run)).chain(self.sources.iter().cloned()).collect();
+        let sources = std::iter::once(Source::Waiting(run)).chain(self.sources.iter().cloned()).collect();
         Self { mark, families, sources }
     }
 
-    /// How many deltas wait to be folded: those above the lowest generation.
+    /// How many deltas wait to be taken in.
     pub(super) fn waiting(&self) -> usize {
-        let lowest = self.sources.iter().rposition(|source| source.generation().is_some()).unwrap_or(0);
-        self.sources.iter().take(lowest).filter(|source| source.generation().is_none()).count()
+        self.sources.iter().filter_map(Source::waiting).count()
     }
 
-    /// What to fold next: the deltas that lie directly on the lowest generation that has any, newest first.
+    /// What to take in next: the lowest deltas that wait, down to whatever they lie on.
     ///
     /// A fold that was cut off is repeated as it was: up to the delta it was on its way to, since the generation may hold a
     /// part of everything up to there.
-    pub(super) fn next_fold(&self) -> Option<(Vec<Arc<Run>>, Arc<Generation>)> {
-        let pair = self.sources.windows(2).rposition(|pair| matches!(pair, [Source::Run(_), Source::Generation(_)]))?;
-        let generation = self.sources.get(pair + 1)?.generation()?;
-        let above = self.sources.get(..=pair)?.iter().rev();
-        let mut runs: Vec<Arc<Run>> = above.map_while(Source::run).cloned().collect(); // at most the tail
-        if let Some(torn) = generation.torn() {
+    pub(super) fn next_fold(&self) -> Option<Fold> {
+        let lowest = self.sources.iter().rposition(|source| source.waiting().is_some())?;
+        let upwards = self.sources.get(..=lowest)?.iter().rev();
+        let mut runs: Vec<Arc<Run>> = upwards.map_while(Source::waiting).cloned().collect(); // at most the tail
+        let generation = self.sources.get(lowest + 1).and_then(Source::generation).cloned();
+        if let Some(torn) = generation.as_ref().and_then(|generation| generation.torn()) {
             let target = runs.iter().position(|run| run.header().mark() == torn)?;
             runs.truncate(target + 1);
         }
         runs.reverse();
-        Some((runs, Arc::clone(generation)))
+        Some(Fold { runs, generation })
     }
 
-    /// The stack without `runs`, which were folded into the source below them.
-    pub(super) fn without(&self, runs: &[Arc<Run>]) -> Self {
-        let is_folded = |source: &&Source| source.run().is_some_and(|run| runs.iter().any(|one| Arc::ptr_eq(one, run)));
-        Self { sources: self.sources.iter().filter(|source| !is_folded(source)).cloned().collect(), ..self.clone() }
+    /// The stack with `runs` (and a generation that they made useless, if there is one) replaced by `by`. `None` where they
+    /// are no longer there, all and next to each other.
+    pub(super) fn replace(
+        &self,
+        runs: &[Arc<Run>],
+        useless: Option<&Arc<Generation>>,
+        by: Option<&Source>,
+    ) -> Option<Self> {
+        let is_one_of = |source: &Source| match source {
+            Source::Waiting(run) | Source::Base(run) => runs.iter().any(|one| Arc::ptr_eq(one, run)),
+            Source::Generation(generation) => useless.is_some_and(|useless| Arc::ptr_eq(useless, generation)),
+        };
+        let count = runs.len() + usize::from(useless.is_some());
+        let first = self.sources.iter().position(is_one_of)?;
+        let (above, rest) = self.sources.split_at(first);
+        let (replaced, below) = rest.split_at_checked(count).filter(|(replaced, _)| replaced.iter().all(is_one_of))?;
+        debug_assert_eq!(replaced.len(), count);
+        let sources = above.iter().chain(by).chain(below).cloned().collect();
+        Some(Self { sources, ..self.clone() })
+    }
+
+    /// Adjacent collapsed deltas of like size that should become one, newest first; `None` where there are none.
+    ///
+    /// Size-tiered: a run joins while it is at most twice as large as all newer ones together, and [`MERGED_RUNS`] of them are
+    /// worth a merge. So a key is rewritten a logarithmic number of times, and the base has a logarithmic number of runs.
+    pub(super) fn next_merge(&self) -> Option<Vec<Arc<Run>>> {
+        let collapsed = |source: &Source| source.base().filter(|run| run.header().kind == RunKind::Delta).cloned();
+        let mut rest = self.sources.as_slice();
+        while let Some(start) = rest.iter().position(|source| collapsed(source).is_some()) {
+            let (mut runs, mut bytes) = (Vec::new(), 0_u64); // as many as the base has
+            rest = rest.get(start..)?;
+            for run in rest.iter().map_while(collapsed) {
+                if !runs.is_empty() && run.file_bytes() > bytes.saturating_mul(2) {
+                    break;
+                }
+                bytes = bytes.saturating_add(run.file_bytes());
+                runs.push(run);
+            }
+            if runs.len() >= MERGED_RUNS {
+                return Some(runs);
+            }
+            rest = rest.get(runs.len().max(1)..)?;
+        }
+        None
     }
 }
 
@@ -106,7 +178,7 @@ impl Below for Layers {
     fn get(&self, probe: &Probe<'_>) -> Result<Option<Bytes>> {
         for source in &self.sources {
             let (change, is_covered) = match source {
-                Source::Run(run) => match run.get(probe)? {
+                Source::Waiting(run) | Source::Base(run) => match run.get(probe)? {
                     None => (None, run.covers(probe.full_key)),
                     change => (change, false),
                 },
@@ -128,7 +200,7 @@ impl Below for Layers {
         self.sources
             .iter()
             .map(|source| match source {
-                Source::Run(run) => Ok(run.layer(range.clone())),
+                Source::Waiting(run) | Source::Base(run) => Ok(run.layer(range.clone())),
                 Source::Generation(generation) => {
                     Ok(Layer { ranges: generation.ranges(), cursor: generation.cursor(range)? })
                 }

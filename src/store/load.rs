@@ -52,8 +52,8 @@ pub(super) fn load(
         None if coverage.is_complete() => (0, restore(backend, store, chain, observer)?),
         None => (0, create(backend, store, chain.base_mark(), coverage)?),
     };
-    let tail = chain.singles.get(folded..).unwrap_or_default().iter().rev().cloned().map(Source::Run);
-    let base = chain.base.iter().rev().filter(|_| !coverage.is_complete()).cloned().map(Source::Run);
+    let tail = chain.singles.get(folded..).unwrap_or_default().iter().rev().cloned().map(Source::Waiting);
+    let base = chain.base.iter().rev().filter(|_| !coverage.is_complete()).cloned().map(Source::Base);
     let sources = tail.chain([Source::Generation(generation)]).chain(base).collect();
     Ok(Layers { mark: chain.mark, families: Arc::clone(&chain.families), sources })
 }

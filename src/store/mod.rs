@@ -21,6 +21,7 @@ pub mod conformance;
 mod contract;
 mod core;
 mod directory;
+mod fold;
 mod history;
 mod layers;
 mod load;

@@ -107,7 +107,7 @@ impl RocksDbProvider {
         self.core().scans.count()
     }
 
-    /// Deltas that wait, readable in place, for the index to take them in.
+    /// Deltas that wait, readable in place, to be taken into the index or the base.
     #[must_use]
     pub fn tail_length(&self) -> usize {
         self.core().waiting()
@@ -120,12 +120,13 @@ impl RocksDbProvider {
         self.core().passed_over()
     }
 
-    /// Waits until the index has taken in every delta committed so far.
+    /// Waits until every delta committed so far has been taken into the index or the base, and the base is merged.
     ///
     /// # Errors
-    /// What the index or reading a delta met.
+    /// What the index, or reading and writing runs, met.
     pub fn settle(&self) -> Result<()> {
-        self.core().fold(0)
+        self.core().fold(0)?;
+        self.core().merge_base()
     }
 }
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::directory::{OpenChain, StoreDirectory, name_of};
-use super::load::{merged, merged_with_ranges};
+use super::load::merged_with_ranges;
 use crate::catalog::RunName;
 use crate::entry::Cursor;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fs::PublishError;
 use crate::ranges::RangeSet;
 use crate::run::{Run, RunHeader, RunWriter, WriterOptions};
-use crate::version::{Mark, RunKind, Version};
+use crate::version::{Mark, RunId, RunKind, Version};
 
 /// Writes the whole state of the chain as one snapshot. Streams: the memory is that of a few pages and one stripe.
 ///
@@ -19,15 +19,18 @@ use crate::version::{Mark, RunKind, Version};
 /// # Errors
 /// After a failure nothing is visible, or the whole file is; both are right.
 pub(super) fn write_snapshot(directory: &StoreDirectory, chain: &OpenChain) -> Result<Option<RunName>> {
-    let is_snapshot = |run: &Arc<Run>| run.header().kind == RunKind::Snapshot;
-    if chain.mark == Mark::ROOT
-        || (chain.singles.is_empty() && matches!(chain.base.as_slice(), [one] if is_snapshot(one)))
-    {
-        return Ok(None);
-    }
     let runs = chain.newest_first();
-    let mut content = merged(runs.iter()).live();
-    write(directory, chain, Mark::ROOT, RunKind::Snapshot, &mut content, &RangeSet::default())
+    let is_snapshot = matches!(runs.as_slice(), [only] if only.header().kind == RunKind::Snapshot);
+    let Some(newest) = runs.first().filter(|_| chain.mark != Mark::ROOT && !is_snapshot) else { return Ok(None) };
+    let header = RunHeader {
+        kind: RunKind::Snapshot,
+        from: Version::EMPTY,
+        id: directory.new_run_id(),
+        parent: RunId::NONE,
+        ..newest.header().clone()
+    };
+    let (content, _) = merged_with_ranges(&runs);
+    write(directory, &header, &mut content.live(), &RangeSet::default(), newest.metadata()).map(Some)
 }
 
 /// Writes the single deltas above the base as one collapsed delta; `None` where there are fewer than two.
@@ -35,53 +38,49 @@ pub(super) fn write_snapshot(directory: &StoreDirectory, chain: &OpenChain) -> R
 /// # Errors
 /// As [`write_snapshot`].
 pub(super) fn write_collapsed(directory: &StoreDirectory, chain: &OpenChain) -> Result<Option<RunName>> {
-    if chain.singles.len() < 2 {
-        return Ok(None);
-    }
     let newest_first: Vec<Arc<Run>> = chain.singles.iter().rev().cloned().collect(); // at most the tail
-    let (mut content, ranges) = merged_with_ranges(&newest_first);
-    write(directory, chain, chain.base_mark(), RunKind::Delta, &mut content, &ranges)
+    collapse(directory, &newest_first)
+}
+
+/// Writes adjacent deltas, newest first, as one; `None` where there are fewer than two.
+///
+/// # Errors
+/// As [`write_snapshot`].
+pub(super) fn collapse(directory: &StoreDirectory, newest_first: &[Arc<Run>]) -> Result<Option<RunName>> {
+    let [newest, .., oldest] = newest_first else { return Ok(None) };
+    let below = oldest.header();
+    let header = RunHeader {
+        kind: RunKind::Delta,
+        from: below.from,
+        id: directory.new_run_id(),
+        parent: below.parent,
+        ..newest.header().clone()
+    };
+    let (mut content, ranges) = merged_with_ranges(newest_first);
+    write(directory, &header, &mut content, &ranges, newest.metadata()).map(Some)
 }
 
 fn write(
     directory: &StoreDirectory,
-    chain: &OpenChain,
-    from: Mark,
-    kind: RunKind,
+    header: &RunHeader,
     content: &mut dyn Cursor,
     ranges: &RangeSet,
-) -> Result<Option<RunName>> {
-    let Some(newest) = chain.singles.last().or(chain.base.last()) else { return Ok(None) };
-    let header = newest.header();
-    let new_header = RunHeader {
-        kind,
-        from: from.at.version,
-        id: directory.new_run_id(),
-        parent: if kind == RunKind::Snapshot { Mark::ROOT.tip } else { from.tip },
-        ..header.clone()
-    };
-    let name = name_of(&new_header)?;
+    metadata: &[u8],
+) -> Result<RunName> {
+    let name = name_of(header)?;
     let mut file = directory.create_run(&name)?;
-    let mut run = RunWriter::new(&mut *file, &directory.display_path(name), &new_header, WriterOptions::aligned())?;
+    let mut run = RunWriter::new(&mut *file, &directory.display_path(name), header, WriterOptions::aligned())?;
     while content.advance()? {
         run.add(content.key(), content.change())?;
     }
     run.range_tombstones(ranges)?;
-    run.finish(newest.metadata())?;
+    run.finish(metadata)?;
     match file.publish() {
-        Ok(()) => Ok(Some(name)),
+        Ok(()) => Ok(name),
         // Somebody else made the same content under the same name.
-        Err(PublishError::NotPublished(error)) if error.is_already_exists() => Ok(Some(name)),
+        Err(PublishError::NotPublished(error)) if error.is_already_exists() => Ok(name),
         Err(PublishError::NotPublished(error) | PublishError::Unknown(error)) => {
-            Err(told(error, kind, chain.mark.at.version))
+            Err(error.context(format!("the run {name} was not made")))
         }
     }
-}
-
-fn told(error: Error, kind: RunKind, version: Version) -> Error {
-    let what = match kind {
-        RunKind::Snapshot => "snapshot",
-        RunKind::Delta => "collapsed delta",
-    };
-    error.context(format!("the {what} of version {version} was not made"))
 }

@@ -30,6 +30,8 @@ fn the_contract_holds_however_the_store_is_held_and_read() {
         default().residency(Residency::Resident),
         default().access(Access::Positioned).compression(PageCodec::Lz4),
         default().longest_tail(1).unwrap(),
+        // Deltas join the base, and the base is merged, whenever two come together.
+        default().longest_tail(1).unwrap().collapse_from(1),
     ] {
         let report =
             explore(&Plan { histories: histories(&[Base::Snapshotted], LONGEST.min(2)), options, ..Plan::default() });

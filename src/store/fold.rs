@@ -1,0 +1,119 @@
+//! Folding: taking the deltas that wait into the index, or into the base where they are many.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::core::{Core, record_of};
+use super::layers::{Fold, Source};
+use super::load::{create, merged_with_ranges};
+use super::options::Residency;
+use super::rewrite::collapse;
+use crate::backend::{Coverage, Generation};
+use crate::error::Result;
+use crate::run::Run;
+
+impl Core {
+    /// Queues folding once enough has come together: one pass over many deltas in key order costs far less than one each.
+    pub(super) fn fold_soon(self: &Arc<Self>) {
+        let longest = self.options.longest_tail;
+        let waiting = self.waiting();
+        if waiting > longest {
+            // The background cannot keep up: whoever commits waits for it, or helps, so that reads stay bounded.
+            self.report(self.fold(longest));
+        } else if waiting > longest / 2 && !self.is_folding.swap(true, Ordering::AcqRel) {
+            // The job holds no claim on the store's life: a provider that is dropped ends its folding.
+            let core = Arc::downgrade(self);
+            self.backend.worker().submit(Box::new(move || {
+                if let Some(core) = core.upgrade() {
+                    core.is_folding.store(false, Ordering::Release);
+                    core.report(core.fold(longest / 2).and_then(|()| core.merge_base()));
+                }
+            }));
+        }
+    }
+
+    fn report(&self, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            // Nothing is lost: the deltas stay in the tail and are read from there.
+            tracing::warn!(store = %self.directory.id(), %error, "deltas could not be taken in");
+        }
+    }
+
+    /// Takes deltas in until at most `longest` wait.
+    pub(super) fn fold(&self, longest: usize) -> Result<()> {
+        while self.fold_once(longest)? {}
+        Ok(())
+    }
+
+    fn fold_once(&self, longest: usize) -> Result<bool> {
+        let _moving = self.moving();
+        let layers = Arc::clone(&self.state().layers);
+        let Some(fold) = layers.next_fold().filter(|_| layers.waiting() > longest) else { return Ok(false) };
+        let joins_base =
+            self.options.residency == Residency::Mapped && fold.bytes() >= self.options.collapse_from_bytes;
+        if joins_base && fold.runs.len() > 1 { self.join_base(&fold) } else { self.join_index(&fold) }?;
+        Ok(true)
+    }
+
+    /// Applies the deltas to the generation below them, or to a new one where none is.
+    fn join_index(&self, fold: &Fold) -> Result<()> {
+        let Some((newest, older)) = fold.runs.split_first() else { return Ok(()) };
+        let (generation, is_new) = match (&fold.generation, fold.from()) {
+            (Some(generation), _) => (Arc::clone(generation), false),
+            (None, Some(from)) => (create(&self.backend, self.store, from, Coverage::Changes)?, true),
+            (None, None) => return Ok(()),
+        };
+        for run in older {
+            self.backend.engine().put_version(self.store, &record_of(run))?;
+        }
+        let (mut changes, ranges) = merged_with_ranges(&fold.runs);
+        generation.apply(&ranges, &mut changes, newest.header().mark(), Some(&record_of(newest)))?;
+        self.swap(&fold.runs, None, is_new.then_some(&Source::Generation(generation)));
+        Ok(())
+    }
+
+    /// Writes the deltas as one run of the base, which is then read in place: for many changes that costs a fraction of what
+    /// the index would take to sort, flush and compact them.
+    fn join_base(&self, fold: &Fold) -> Result<()> {
+        let Some(name) = collapse(&self.directory, &fold.runs)? else { return Ok(()) };
+        for run in &fold.runs {
+            self.backend.engine().put_version(self.store, &record_of(run))?;
+        }
+        let run = self.directory.open_run(&name)?;
+        let empty = fold.generation.as_ref().filter(|generation| is_empty(generation));
+        self.swap(&fold.runs, empty, Some(&Source::Base(run)));
+        empty.inspect(|generation| generation.retire());
+        Ok(())
+    }
+
+    /// Merges runs of the base while there are many of like size. Commits and folds go on meanwhile.
+    pub(super) fn merge_base(&self) -> Result<()> {
+        loop {
+            let layers = Arc::clone(&self.state().layers);
+            let Some(runs) = layers.next_merge() else { return Ok(()) };
+            drop(layers);
+            let Some(name) = collapse(&self.directory, &runs)? else { return Ok(()) };
+            let merged = self.directory.open_run(&name)?;
+            let _moving = self.moving();
+            if !self.swap(&runs, None, Some(&Source::Base(merged))) {
+                return Ok(()); // the base was moved or rolled back meanwhile
+            }
+        }
+    }
+
+    /// Puts `by` in the place of `runs`. The caller holds `moving`: commits may put more on top meanwhile, but nobody else
+    /// takes anything out.
+    fn swap(&self, runs: &[Arc<Run>], useless: Option<&Arc<Generation>>, by: Option<&Source>) -> bool {
+        let mut state = self.state();
+        let replaced = state.layers.replace(runs, useless, by);
+        let done = replaced.is_some();
+        if let Some(layers) = replaced {
+            state.layers = Arc::new(layers);
+        }
+        done
+    }
+}
+
+fn is_empty(generation: &Generation) -> bool {
+    generation.applied() == generation.from() && generation.torn().is_none()
+}
