@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 #[cfg(feature = "conformance")]
 use super::options::Planted;
 use super::options::StoreOptions;
+use super::unpublished::Unpublished;
 use crate::catalog::{
     Catalog, Claim, Confirmation, Doomed, FORKS, FileName, Fork, ForkRecord, Listing, MAX_FORK_BYTES, RunName,
     TemporaryName, Wanted, fenced_by,
@@ -41,6 +42,7 @@ pub(super) struct StoreDirectory {
     last_tried: AtomicU64,
     /// The runs that are open, so that a file is mapped and verified once. Guards the map only; files are opened outside.
     open_runs: Mutex<HashMap<RunName, Weak<Run>>>,
+    unpublished: Unpublished,
 }
 
 /// The runs that make one version, opened and checked against each other; oldest first.
@@ -125,6 +127,7 @@ impl StoreDirectory {
             ids,
             clock,
             open_runs: Mutex::default(),
+            unpublished: Unpublished::default(),
         }
     }
 
@@ -278,6 +281,11 @@ impl StoreDirectory {
         self.checkpoint.delete(&self.file(file))
     }
 
+    /// Whether a file is a temporary that is being written here right now.
+    pub(super) fn is_being_written(&self, file: &Doomed) -> bool {
+        matches!(file, Doomed::Temporary(temporary) if self.unpublished.has(temporary))
+    }
+
     /// Where the files lie that a chain should have been made of.
     pub(super) fn passed_over(&self, chain: &OpenChain) -> Vec<PathBuf> {
         chain.passed_over.iter().map(|name| self.display_path(name)).collect() // a few
@@ -359,7 +367,8 @@ impl StoreDirectory {
     /// Removes what writers of lower epochs left half-written. They are fenced, so nothing of theirs can count any more.
     /// Only to save space: a failure is nobody's problem.
     fn sweep_temporaries(&self, epoch: Epoch, catalog: &Catalog) {
-        for temporary in catalog.listing().temporaries.iter().filter(|temporary| temporary.epoch < epoch) {
+        let stale = catalog.listing().temporaries.iter().filter(|temporary| temporary.epoch < epoch);
+        for temporary in stale.filter(|temporary| !self.unpublished.has(temporary)) {
             if let Err(error) = self.checkpoint.delete(&self.file(temporary)) {
                 tracing::debug!(file = %temporary, %error, "a stale temporary stays");
             }
@@ -373,7 +382,7 @@ impl StoreDirectory {
 
     fn create(&self, epoch: Epoch, target: FileName) -> Result<Box<dyn PendingFile>> {
         let temporary = TemporaryName { epoch, id: self.ids.run_id(), target };
-        self.checkpoint.create(&self.file(target), &temporary.file_name())
+        self.unpublished.begin(&temporary, || self.checkpoint.create(&self.file(target), &temporary.file_name()))
     }
 
     fn file(&self, name: impl std::fmt::Display) -> String {

@@ -35,6 +35,7 @@ mod scan;
 mod slot;
 mod tenancy;
 mod transaction;
+mod unpublished;
 mod upkeep;
 mod view;
 

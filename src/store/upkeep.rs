@@ -73,7 +73,8 @@ pub(super) fn retire(directory: &StoreDirectory, retain: usize) -> Result<Retire
     }
     let catalog = directory.catalog()?;
     let mut retired = Retired { oldest: oldest(&catalog), deleted: Vec::new() };
-    for deletion in catalog.retire(&[])?.delete {
+    let doomed = catalog.retire(&[])?.delete;
+    for deletion in doomed.into_iter().filter(|deletion| !directory.is_being_written(&deletion.file)) {
         match directory.delete(&deletion.file) {
             Err(error) if error.is_not_found() => {}
             outcome => outcome?,
