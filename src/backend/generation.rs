@@ -190,6 +190,12 @@ impl Generation {
         self.from
     }
 
+    /// Whether nothing was ever applied to it, not even in part.
+    pub(crate) fn is_empty(&self) -> bool {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.applied == self.from && state.torn.is_none()
+    }
+
     /// Whether it holds the whole state, so that nothing lies below.
     #[cfg(test)]
     pub(crate) fn is_complete(&self) -> bool {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::commit::{ChangeSet, Writer, commit};
-use super::directory::{Claimed, DirectoryOptions, OpenChain, StoreDirectory};
+use super::directory::{Claimed, DirectoryOptions, MOST_ATTEMPTS, OpenChain, StoreDirectory, is_about_the_listing};
 use super::layers::{Layers, Source};
 use super::load::{create, load};
 use super::options::{Residency, StoreOptions};
@@ -235,18 +235,41 @@ impl Core {
     /// While the run is written, new commits fold into a new generation; when it is there, the old one is dropped.
     pub(super) fn move_base(
         &self,
-        write: impl FnOnce(&StoreDirectory, &OpenChain) -> Result<Option<RunName>>,
+        write: impl Fn(&StoreDirectory, &OpenChain) -> Result<Option<RunName>>,
     ) -> Result<Version> {
-        let to = self.head()?;
-        let sealed = self.seal(to)?;
-        let chain = self.directory.open_chain(&self.directory.catalog()?, to)?;
-        if write(&self.directory, &chain)?.is_some() {
-            let chain = self.directory.open_chain(&self.directory.catalog()?, to)?;
-            if let Some(sealed) = sealed {
-                self.rebase(&chain, sealed);
+        let (mut attempt, mut to) = (0, self.head()?);
+        loop {
+            let sealed = self.seal(to)?;
+            match self.rewrite(to, &write) {
+                Ok(chain) => {
+                    sealed.inspect(|sealed| self.rebase(&chain, sealed.id()));
+                    return Ok(to.version);
+                }
+                Err(error) => {
+                    sealed.inspect(|sealed| self.unseal(sealed));
+                    // A rollback or a clean-up took the version or its files away: see what is there now.
+                    attempt += 1;
+                    if attempt == MOST_ATTEMPTS || !is_about_the_listing(&error) {
+                        return Err(error);
+                    }
+                    // The directory knows of a commit that supersedes `to` before the committer has said so.
+                    to = self.directory.catalog()?.head();
+                }
             }
         }
-        Ok(to.version)
+    }
+
+    /// Writes the chain of `to` anew, and gives the one that it has now.
+    fn rewrite(
+        &self,
+        to: VersionId,
+        write: impl Fn(&StoreDirectory, &OpenChain) -> Result<Option<RunName>>,
+    ) -> Result<OpenChain> {
+        let chain = self.directory.open_chain(&self.directory.catalog()?, to)?;
+        match write(&self.directory, &chain)? {
+            Some(_) => self.directory.open_chain(&self.directory.catalog()?, to),
+            None => Ok(chain), // it is as short as it gets
+        }
     }
 
     /// The newest committed version.
@@ -260,28 +283,42 @@ impl Core {
     }
 
     /// Starts a new generation if `at` is what the layers make, so that what is folded from now on is above it.
-    fn seal(&self, at: VersionId) -> Result<Option<GenerationId>> {
+    fn seal(&self, at: VersionId) -> Result<Option<Arc<Generation>>> {
         let _moving = self.moving();
         let layers = Arc::clone(&self.state().layers);
         if layers.mark.at != at || self.options.residency == Residency::Resident {
             return Ok(None);
         }
+        // An empty one on top does: where there was nothing to rewrite, nothing is added either.
+        if let Some(Source::Generation(top)) = layers.sources.first().filter(|_| layers.is_sealed()) {
+            return Ok(Some(Arc::clone(top)));
+        }
         let generation = create(&self.backend, self.store, layers.mark, Coverage::Changes)?;
-        let id = generation.id();
         let mut state = self.state();
         // Commits may have put deltas on top meanwhile; they belong above it.
-        let place = state.layers.sources.len() - layers.sources.len();
+        let place = state.layers.sources.len().saturating_sub(layers.sources.len());
         let mut sources = state.layers.sources.clone();
-        sources.insert(place, Source::Generation(generation));
+        sources.insert(place, Source::Generation(Arc::clone(&generation)));
         state.layers = Arc::new(Layers { sources, ..(*state.layers).clone() });
-        Ok(Some(id))
+        Ok(Some(generation))
+    }
+
+    /// Takes a generation that was started in vain out again, unless it has been used.
+    fn unseal(&self, sealed: &Arc<Generation>) {
+        let _moving = self.moving();
+        let layers = Arc::clone(&self.state().layers);
+        if sealed.is_empty() && layers.generations().len() > 1 && self.swap(&[], Some(sealed), None) {
+            sealed.retire();
+        }
     }
 
     /// Replaces everything below the generation `sealed` by the runs of `chain`, and retires the generations among it.
     fn rebase(&self, chain: &OpenChain, sealed: GenerationId) {
         let _moving = self.moving();
+        // Before the state's lock, so that what is let go of here is dropped after it: that may call the index.
+        let current;
         let mut state = self.state();
-        let current = Arc::clone(&state.layers);
+        current = Arc::clone(&state.layers);
         let is_sealed = |source: &Source| matches!(source, Source::Generation(generation) if generation.id() == sealed);
         // Gone after a rollback or a fresh load: the new run stays for whoever opens that version.
         let Some(place) = current.sources.iter().position(is_sealed) else { return };
@@ -302,5 +339,77 @@ pub(super) fn record_of(run: &Run) -> VersionRecord {
         bytes: run.file_bytes(),
         committed_at_ms: 0,
         metadata: run.metadata().clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::LocalCheckpoint;
+    use crate::clock::SystemClock;
+    use crate::entry::FamilyId;
+    use crate::fs::SimDisk;
+    use crate::store::{RocksDbProvider, StateStoreProvider, WriteStore};
+
+    fn provider(options: StoreOptions) -> RocksDbProvider {
+        let checkpoint = LocalCheckpoint::on(Arc::new(SimDisk::new(1)), "/checkpoint").unwrap();
+        let id = StateStoreId::new("op", 0, "state").unwrap();
+        let (ids, clock) = (IdSource::random(), Arc::new(SystemClock::new()));
+        RocksDbProvider::open_with(&Backend::in_memory().unwrap(), checkpoint, id, options, ids, clock).unwrap()
+    }
+
+    fn generations(provider: &RocksDbProvider) -> usize {
+        provider.core().state().layers.generations().len()
+    }
+
+    fn commit(provider: &RocksDbProvider, version: u64, value_bytes: usize) {
+        let mut batch = provider.begin(Version(version)).unwrap();
+        batch.put(FamilyId::DEFAULT, &version.to_be_bytes(), &vec![b'x'; value_bytes]).unwrap();
+        batch.commit().unwrap();
+    }
+
+    #[test]
+    fn upkeep_with_nothing_to_do_adds_no_generations() {
+        let provider = provider(StoreOptions::default());
+        for version in 0..4 {
+            for _ in 0..5 {
+                provider.snapshot().unwrap();
+                provider.collapse().unwrap();
+            }
+            assert_eq!(generations(&provider), 1, "at version {version}");
+            commit(&provider, version, 10);
+        }
+    }
+
+    #[test]
+    fn a_snapshot_that_cannot_be_made_adds_no_generations() {
+        let provider = provider(StoreOptions::default());
+        commit(&provider, 0, 10);
+        for _ in 0..5 {
+            let failing = |_: &StoreDirectory, _: &OpenChain| Err(Error::invalid("a test"));
+            provider.core().move_base(failing).unwrap_err();
+            assert_eq!(generations(&provider), 1);
+        }
+    }
+
+    #[test]
+    fn many_and_few_changes_in_turns_do_not_pile_up_generations() {
+        let options = StoreOptions::default().collapse_from(4000);
+        let provider = provider(options);
+        let mut version = 0;
+        for round in 0..40 {
+            let (commits, value_bytes) = if round % 2 == 0 { (1, 10) } else { (3, 3000) };
+            for _ in 0..commits {
+                commit(&provider, version, value_bytes);
+                version += 1;
+            }
+            provider.settle().unwrap();
+            assert!(generations(&provider) <= 3, "{} after round {round}", generations(&provider));
+        }
+        let found = provider.begin(Version(version)).unwrap();
+        let scanned = crate::store::ReadStore::scan(&found, FamilyId::DEFAULT).unwrap().count();
+        assert_eq!(scanned as u64, version);
+        let sources = provider.core().state().layers.sources.len();
+        assert!(sources < 25, "{sources} sources");
     }
 }

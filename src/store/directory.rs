@@ -23,6 +23,8 @@ use crate::version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, V
 
 /// A listing can move under a reader when another process cleans up; after this many times it is something else.
 const MOST_LISTINGS: usize = 64;
+/// Clean-up by another process can take a file between the listing and the look at it; a fresh listing then knows better.
+pub(super) const MOST_ATTEMPTS: usize = 8;
 
 /// One store's directory in the checkpoint. It knows files, not layers.
 #[derive(Debug)]
@@ -176,14 +178,17 @@ impl StoreDirectory {
     /// and must not take the store back. After an error, [`last_tried`](Self::last_tried) may lie above it: the caller's own
     /// claim would fence it, so it must not write before it has claimed again.
     pub(super) fn claim(&self, wanted: Wanted, mine: Option<Epoch>, holder: &str) -> Result<Claimed> {
-        for _ in 0..MOST_LISTINGS {
+        for attempt in 1..=MOST_LISTINGS {
             let before = self.catalog()?;
             let others = before.listing().forks.iter().filter(|(_, fork)| !self.is_ours(fork)).map(|(epoch, _)| *epoch);
             if let Some(by) = mine.and_then(|mine| fenced_by(others, mine)) {
                 return Err(Error::new(ErrorKind::Fenced { by }, "another writer has opened the store"));
             }
-            let claim = Claim::plan(&before, wanted)?;
-            let chain = self.open_chain(&before, claim.base)?;
+            let planned = Claim::plan(&before, wanted);
+            let (claim, chain) = match planned.and_then(|claim| Ok((claim, self.open_chain(&before, claim.base)?))) {
+                Err(error) if attempt < MOST_ATTEMPTS && is_about_the_listing(&error) => continue,
+                found => found?,
+            };
             // What is read here may be visible but not yet durable, left by a writer that was killed. It must be before
             // anything is built on it.
             self.checkpoint.sync(&self.path)?;
@@ -397,6 +402,11 @@ impl StoreDirectory {
 /// Whether an error says that the file is no good, rather than that the machine could not read it now.
 fn is_about_the_file(error: &Error) -> bool {
     error.is_corrupt() || error.is_not_found() || matches!(error.kind(), ErrorKind::Unsupported)
+}
+
+/// Whether an error can come of a listing that was overtaken by a clean-up: a fresh one then knows better.
+pub(super) fn is_about_the_listing(error: &Error) -> bool {
+    error.is_not_found() || matches!(error.kind(), ErrorKind::Missing { .. })
 }
 
 /// The name that a run with this header has.

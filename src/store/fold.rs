@@ -12,6 +12,10 @@ use crate::backend::{Coverage, Generation};
 use crate::error::Result;
 use crate::run::Run;
 
+/// Deltas that lie on the base go into a new generation, which costs a filter in heap and a look-up a read. Where many and few
+/// changes take turns, there would be one more each time: from this number on they join the base, whose runs are merged.
+const MOST_GENERATIONS: usize = 3;
+
 impl Core {
     /// Queues folding once enough has come together: one pass over many deltas in key order costs far less than one each.
     pub(super) fn fold_soon(self: &Arc<Self>) {
@@ -51,7 +55,8 @@ impl Core {
         let Some(fold) = layers.next_fold().filter(|_| layers.waiting() > longest) else { return Ok(false) };
         let joins_base =
             self.options.residency == Residency::Mapped && fold.bytes() >= self.options.collapse_from_bytes;
-        if joins_base && fold.runs.len() > 1 { self.join_base(&fold) } else { self.join_index(&fold) }?;
+        let is_crowded = fold.generation.is_none() && layers.generations().len() >= MOST_GENERATIONS;
+        if is_crowded || (joins_base && fold.runs.len() > 1) { self.join_base(&fold) } else { self.join_index(&fold) }?;
         Ok(true)
     }
 
@@ -75,14 +80,21 @@ impl Core {
     /// Writes the deltas as one run of the base, which is then read in place: for many changes that costs a fraction of what
     /// the index would take to sort, flush and compact them.
     fn join_base(&self, fold: &Fold) -> Result<()> {
-        let Some(name) = collapse(&self.directory, &fold.runs)? else { return Ok(()) };
+        let run = match fold.runs.as_slice() {
+            [] => return Ok(()),
+            [only] => Arc::clone(only), // as it is
+            several => {
+                let Some(name) = collapse(&self.directory, several)? else { return Ok(()) };
+                self.directory.open_run(&name)?
+            }
+        };
         for run in &fold.runs {
             self.backend.engine().put_version(self.store, &record_of(run))?;
         }
-        let run = self.directory.open_run(&name)?;
-        let empty = fold.generation.as_ref().filter(|generation| is_empty(generation));
-        self.swap(&fold.runs, empty, Some(&Source::Base(run)));
-        empty.inspect(|generation| generation.retire());
+        let empty = fold.generation.as_ref().filter(|generation| generation.is_empty());
+        if self.swap(&fold.runs, empty, Some(&Source::Base(run))) {
+            empty.inspect(|generation| generation.retire());
+        }
         Ok(())
     }
 
@@ -103,7 +115,7 @@ impl Core {
 
     /// Puts `by` in the place of `runs`. The caller holds `moving`: commits may put more on top meanwhile, but nobody else
     /// takes anything out.
-    fn swap(&self, runs: &[Arc<Run>], useless: Option<&Arc<Generation>>, by: Option<&Source>) -> bool {
+    pub(super) fn swap(&self, runs: &[Arc<Run>], useless: Option<&Arc<Generation>>, by: Option<&Source>) -> bool {
         let mut state = self.state();
         let replaced = state.layers.replace(runs, useless, by);
         let done = replaced.is_some();
@@ -112,8 +124,4 @@ impl Core {
         }
         done
     }
-}
-
-fn is_empty(generation: &Generation) -> bool {
-    generation.applied() == generation.from() && generation.torn().is_none()
 }

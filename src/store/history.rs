@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::contract::VersionInfo;
-use super::directory::{OpenChain, StoreDirectory};
+use super::directory::{MOST_ATTEMPTS, OpenChain, StoreDirectory, is_about_the_listing};
 use super::layers::RunStack;
 use super::scan::OpenScans;
 use super::view::View;
@@ -13,9 +13,6 @@ use crate::bytes::Bytes;
 use crate::catalog::{Catalog, RunName};
 use crate::error::{Error, ErrorKind, Result};
 use crate::version::{Version, VersionId};
-
-/// Clean-up by another process can take a file between the listing and the look at it; a fresh listing then knows better.
-const MOST_ATTEMPTS: usize = 8;
 
 /// Opens a view of `version` over mapped runs.
 pub(super) fn read_at(directory: &StoreDirectory, version: Version, scans: &Arc<OpenScans>) -> Result<View> {
@@ -26,12 +23,16 @@ pub(super) fn read_at(directory: &StoreDirectory, version: Version, scans: &Arc<
 
 /// The runs of `version`.
 pub(super) fn chain_of(directory: &StoreDirectory, version: Version) -> Result<OpenChain> {
+    at_a_listing(directory, |catalog| directory.open_chain(catalog, catalog.readable(version)?))
+}
+
+/// Looks at a listing, and at a fresh one where a clean-up by somebody else has overtaken it.
+fn at_a_listing<T>(directory: &StoreDirectory, look: impl Fn(&Catalog) -> Result<T>) -> Result<T> {
     let mut attempt = 0;
     loop {
-        let catalog = directory.catalog()?;
-        let at = catalog.readable(version)?;
-        match directory.open_chain(&catalog, at) {
-            Err(error) if error.is_not_found() && attempt < MOST_ATTEMPTS => attempt += 1,
+        attempt += 1;
+        match look(&directory.catalog()?) {
+            Err(error) if attempt < MOST_ATTEMPTS && is_about_the_listing(&error) => {}
             outcome => return outcome,
         }
     }
@@ -39,18 +40,23 @@ pub(super) fn chain_of(directory: &StoreDirectory, version: Version) -> Result<O
 
 /// The metadata that `version` was committed with.
 pub(super) fn metadata(directory: &StoreDirectory, version: Version) -> Result<Bytes> {
-    let catalog = directory.catalog()?;
-    let at = catalog.readable(version)?;
-    if at == VersionId::ROOT {
-        return Ok(Bytes::default());
-    }
-    Ok(open_any(directory, &catalog, at)?.metadata().clone())
+    at_a_listing(directory, |catalog| match catalog.readable(version)? {
+        VersionId::ROOT => Ok(Bytes::default()),
+        at => Ok(open_any(directory, catalog, at)?.metadata().clone()),
+    })
 }
 
 /// Every readable version. What the index remembers of a version is used; of the others a footer is read.
 pub(super) fn versions(directory: &StoreDirectory, records: &[VersionRecord]) -> Result<Vec<VersionInfo>> {
-    let catalog = directory.catalog()?;
     let known: HashMap<VersionId, &VersionRecord> = records.iter().map(|record| (record.at.at, record)).collect();
+    at_a_listing(directory, |catalog| infos(directory, catalog, &known))
+}
+
+fn infos(
+    directory: &StoreDirectory,
+    catalog: &Catalog,
+    known: &HashMap<VersionId, &VersionRecord>,
+) -> Result<Vec<VersionInfo>> {
     let mut infos = Vec::new(); // one a retained version
     for at in catalog.versions() {
         let info = |changes, file_bytes, metadata: &[u8]| VersionInfo {
@@ -63,7 +69,7 @@ pub(super) fn versions(directory: &StoreDirectory, records: &[VersionRecord]) ->
         infos.push(if let Some(record) = known.get(&at) {
             info(record.entries, record.bytes, &record.metadata)
         } else {
-            let run = open_any(directory, &catalog, at)?;
+            let run = open_any(directory, catalog, at)?;
             info(run.properties().entries, run.file_bytes(), run.metadata())
         });
     }

@@ -105,6 +105,12 @@ impl Layers {
         Self { mark, families, sources }
     }
 
+    /// Whether nothing has been taken into the generation on top.
+    pub(super) fn is_sealed(&self) -> bool {
+        let top = self.sources.first().and_then(Source::generation);
+        top.is_some_and(|generation| generation.is_empty() && generation.from() == self.mark)
+    }
+
     /// How many deltas wait to be taken in.
     pub(super) fn waiting(&self) -> usize {
         self.sources.iter().filter_map(Source::waiting).count()

@@ -63,7 +63,7 @@ impl RocksDbProvider {
         Ok(Self { tenancy: Arc::new(Tenancy { core }) })
     }
 
-    fn core(&self) -> &Arc<Core> {
+    pub(super) fn core(&self) -> &Arc<Core> {
         &self.tenancy.core
     }
 
