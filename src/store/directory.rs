@@ -268,7 +268,12 @@ impl StoreDirectory {
             return Err(Error::corrupt(self.display_path(name), 0, format!("run {name} of store {}", self.id), found));
         }
         let mut runs = self.lock_runs();
-        runs.retain(|_, run| run.strong_count() > 0);
+        if runs.len() == runs.capacity() {
+            // Only now and then, and with as much room again afterwards: a chain of many runs is opened one by one.
+            runs.retain(|_, run| run.strong_count() > 0);
+            let live = runs.len();
+            runs.reserve(live + 1);
+        }
         runs.insert(*name, Arc::downgrade(&run));
         Ok(run)
     }
