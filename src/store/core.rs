@@ -412,4 +412,22 @@ mod tests {
         let sources = provider.core().state().layers.sources.len();
         assert!(sources < 25, "{sources} sources");
     }
+
+    #[test]
+    fn opening_folds_nothing_by_itself() {
+        let checkpoint: Arc<dyn Checkpoint> =
+            LocalCheckpoint::on(Arc::new(SimDisk::new(1)), "/checkpoint").unwrap().into();
+        let open = |backend: &Backend| {
+            let id = StateStoreId::new("op", 0, "state").unwrap();
+            RocksDbProvider::open(backend, Arc::clone(&checkpoint), id, StoreOptions::default()).unwrap()
+        };
+        let first = open(&Backend::in_memory().unwrap());
+        (0..40).for_each(|version| commit(&first, version, 10));
+        drop(first);
+        let index = crate::backend::SimIndex::from_image(&crate::backend::IndexImage::default());
+        let second = open(index.backend());
+        assert_eq!(second.tail_length(), 40);
+        index.run_pending();
+        assert_eq!(second.tail_length(), 0);
+    }
 }

@@ -17,14 +17,21 @@ use crate::run::Run;
 const MOST_GENERATIONS: usize = 3;
 
 impl Core {
-    /// Queues folding once enough has come together: one pass over many deltas in key order costs far less than one each.
+    /// Sees to folding once enough has come together: one pass over many deltas in key order costs far less than one each.
     pub(super) fn fold_soon(self: &Arc<Self>) {
         let longest = self.options.longest_tail;
-        let waiting = self.waiting();
-        if waiting > longest {
+        if self.waiting() > longest {
             // The background cannot keep up: whoever commits waits for it, or helps, so that reads stay bounded.
             self.report(self.fold(longest));
-        } else if waiting > longest / 2 && !self.is_folding.swap(true, Ordering::AcqRel) {
+        } else {
+            self.fold_behind();
+        }
+    }
+
+    /// Queues folding once enough has come together. Opening goes no further: it costs the number of files, not what is in them.
+    pub(super) fn fold_behind(self: &Arc<Self>) {
+        let longest = self.options.longest_tail;
+        if self.waiting() > longest / 2 && !self.is_folding.swap(true, Ordering::AcqRel) {
             // The job holds no claim on the store's life: a provider that is dropped ends its folding.
             let core = Arc::downgrade(self);
             self.backend.worker().submit(Box::new(move || {

@@ -59,7 +59,7 @@ impl RocksDbProvider {
     ) -> Result<Self> {
         let core = Arc::new(Core::open(backend, checkpoint.into(), id, options, ids, clock)?);
         core.rebuild_filters_soon();
-        core.fold_soon();
+        core.fold_behind();
         Ok(Self { tenancy: Arc::new(Tenancy { core }) })
     }
 
