@@ -101,7 +101,7 @@ fn history(seed: u64, residency: Residency, with_clean_up: bool) {
                     }
                 });
             }
-            for step in 0..60 {
+            for step in 0..40 {
                 let newest = versions.len() as u64 - 1;
                 let lowest = horizon.load(Ordering::Acquire).max(newest.saturating_sub(4));
                 let back = if dice.below(6) == 0 { dice.below(newest - lowest + 1) } else { 0 };
@@ -141,7 +141,7 @@ fn history(seed: u64, residency: Residency, with_clean_up: bool) {
 
 #[test]
 fn reads_are_right_whatever_upkeep_runs_beside_the_writer() {
-    for seed in 0..6 {
+    for seed in 0..2 {
         history(seed, Residency::Mapped, false);
         history(seed + 100, Residency::Resident, false);
     }
@@ -149,7 +149,7 @@ fn reads_are_right_whatever_upkeep_runs_beside_the_writer() {
 
 #[test]
 fn reads_are_right_while_old_versions_are_let_go() {
-    for seed in 0..6 {
+    for seed in 0..2 {
         history(seed, Residency::Mapped, true);
         history(seed + 100, Residency::Resident, true);
     }
