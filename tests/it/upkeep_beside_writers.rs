@@ -10,7 +10,7 @@ use alluvium::{Backend, FamilyId, LocalCheckpoint, Residency, RocksDbProvider, S
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// SplitMix64.
+/// The generator called `SplitMix64`.
 struct Dice(u64);
 
 impl Dice {
@@ -27,7 +27,7 @@ fn key(number: u64) -> Vec<u8> {
 }
 
 fn change(batch: &mut impl WriteStore, state: &mut State, dice: &mut Dice) {
-    for _ in 0..1 + dice.below(20) {
+    for _ in 0..=dice.below(20) {
         let name = key(dice.below(60));
         match dice.below(8) {
             0 => {
@@ -62,6 +62,7 @@ fn check(store: &impl ReadStore, expected: &State, context: &str) {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn history(seed: u64, residency: Residency, with_clean_up: bool) {
     let mut dice = Dice(seed);
     let checkpoint: Arc<dyn alluvium::Checkpoint> =
