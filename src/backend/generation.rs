@@ -188,7 +188,14 @@ impl Generation {
         self.state.read().unwrap_or_else(PoisonError::into_inner).torn
     }
 
+    /// Whether nothing was ever applied to it, not even a part.
+    pub(crate) fn is_empty(&self) -> bool {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.applied == self.from && state.torn.is_none()
+    }
+
     /// The state that it lies over.
+    #[cfg(test)]
     pub(crate) fn from(&self) -> Mark {
         self.from
     }

@@ -32,6 +32,8 @@ pub(super) struct Core {
     holder: String,
     pub(super) slot: Arc<Slot>,
     pub(super) scans: Arc<OpenScans>,
+    /// Held by whoever rewrites the whole chain: one at a time. Taken before `moving`.
+    rewriting: Mutex<()>,
     /// Held by whoever folds a delta or moves the base. Taken before `state`, never under it.
     moving: Mutex<()>,
     /// A folding job is queued or runs.
@@ -53,6 +55,8 @@ pub(super) struct State {
     passed_over: Vec<PathBuf>,
     /// `None` once the provider has left.
     admission: Option<Admission>,
+    /// The generation that marks where the base is going to end; it stays in its place until then, even if it is empty.
+    pub(super) sealed: Option<GenerationId>,
 }
 
 impl Core {
@@ -105,6 +109,7 @@ impl Core {
             fenced: None,
             passed_over: directory.passed_over(&claimed.chain),
             admission: Some(admission),
+            sealed: None,
         };
         Ok(Self {
             directory,
@@ -115,6 +120,7 @@ impl Core {
             holder,
             slot: Arc::default(),
             scans: Arc::default(),
+            rewriting: Mutex::default(),
             moving: Mutex::default(),
             is_folding: AtomicBool::new(false),
             state: Mutex::new(state),
@@ -237,16 +243,28 @@ impl Core {
         &self,
         write: impl FnOnce(&StoreDirectory, &OpenChain) -> Result<Option<RunName>>,
     ) -> Result<Version> {
+        let _one_at_a_time = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
         let to = self.head()?;
         let sealed = self.seal(to)?;
-        let chain = self.directory.open_chain(&self.directory.catalog()?, to)?;
-        if write(&self.directory, &chain)?.is_some() {
-            let chain = self.directory.open_chain(&self.directory.catalog()?, to)?;
-            if let Some(sealed) = sealed {
-                self.rebase(&chain, sealed);
-            }
+        let outcome = self.rewrite(to, write);
+        if let (Ok(Some(chain)), Some(sealed)) = (&outcome, sealed) {
+            self.rebase(chain, sealed);
         }
-        Ok(to.version)
+        self.state().sealed = None;
+        outcome.map(|_| to.version)
+    }
+
+    /// Rewrites the chain of `to`; gives the chain that there is then, or `None` where there was nothing to do.
+    fn rewrite(
+        &self,
+        to: VersionId,
+        write: impl FnOnce(&StoreDirectory, &OpenChain) -> Result<Option<RunName>>,
+    ) -> Result<Option<OpenChain>> {
+        let chain = self.directory.open_chain(&self.directory.catalog()?, to)?;
+        match write(&self.directory, &chain)? {
+            Some(_) => self.directory.open_chain(&self.directory.catalog()?, to).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The newest committed version.
@@ -266,6 +284,11 @@ impl Core {
         if layers.mark.at != at || self.options.residency == Residency::Resident {
             return Ok(None);
         }
+        let newest = layers.sources.first().and_then(Source::generation);
+        if let Some(empty) = newest.filter(|generation| generation.is_empty()) {
+            self.state().sealed = Some(empty.id());
+            return Ok(Some(empty.id()));
+        }
         let generation = create(&self.backend, self.store, layers.mark, Coverage::Changes)?;
         let id = generation.id();
         let mut state = self.state();
@@ -274,6 +297,7 @@ impl Core {
         let mut sources = state.layers.sources.clone();
         sources.insert(place, Source::Generation(generation));
         state.layers = Arc::new(Layers { sources, ..(*state.layers).clone() });
+        state.sealed = Some(id);
         Ok(Some(id))
     }
 
@@ -285,7 +309,8 @@ impl Core {
         let is_sealed = |source: &Source| matches!(source, Source::Generation(generation) if generation.id() == sealed);
         // Gone after a rollback or a fresh load: the new run stays for whoever opens that version.
         let Some(place) = current.sources.iter().position(is_sealed) else { return };
-        let (kept, replaced) = current.sources.split_at(place + 1);
+        let is_used = current.sources.get(place).and_then(Source::generation).is_some_and(|sealed| !sealed.is_empty());
+        let (kept, replaced) = current.sources.split_at(place + usize::from(is_used));
         // Each is dropped when the last transaction that reads through it has ended.
         replaced.iter().filter_map(Source::generation).for_each(|generation| generation.retire());
         let base = chain.newest_first().into_iter().map(Source::Base);

@@ -58,10 +58,9 @@ impl Core {
     /// Applies the deltas to the generation below them, or to a new one where none is.
     fn join_index(&self, fold: &Fold) -> Result<()> {
         let Some((newest, older)) = fold.runs.split_first() else { return Ok(()) };
-        let (generation, is_new) = match (&fold.generation, fold.from()) {
-            (Some(generation), _) => (Arc::clone(generation), false),
-            (None, Some(from)) => (create(&self.backend, self.store, from, Coverage::Changes)?, true),
-            (None, None) => return Ok(()),
+        let (generation, is_new) = match &fold.generation {
+            Some(generation) => (Arc::clone(generation), false),
+            None => (create(&self.backend, self.store, fold.from, Coverage::Changes)?, true),
         };
         for run in older {
             self.backend.engine().put_version(self.store, &record_of(run))?;
@@ -80,7 +79,8 @@ impl Core {
             self.backend.engine().put_version(self.store, &record_of(run))?;
         }
         let run = self.directory.open_run(&name)?;
-        let empty = fold.generation.as_ref().filter(|generation| is_empty(generation));
+        let sealed = self.state().sealed;
+        let empty = fold.generation.as_ref().filter(|one| one.is_empty() && Some(one.id()) != sealed);
         self.swap(&fold.runs, empty, Some(&Source::Base(run)));
         empty.inspect(|generation| generation.retire());
         Ok(())
@@ -112,8 +112,4 @@ impl Core {
         }
         done
     }
-}
-
-fn is_empty(generation: &Generation) -> bool {
-    generation.applied() == generation.from() && generation.torn().is_none()
 }

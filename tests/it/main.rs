@@ -9,3 +9,5 @@ mod conformance;
 mod crash;
 #[cfg(test)]
 mod smoke;
+#[cfg(test)]
+mod upkeep;
