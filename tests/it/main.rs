@@ -4,4 +4,6 @@ mod bad_input;
 mod conformance;
 #[path = "../crash/mod.rs"]
 mod crash;
+#[cfg(feature = "rocksdb")]
+mod process;
 mod smoke;
