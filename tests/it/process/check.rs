@@ -1,7 +1,7 @@
 //! The contract: the store holds one of the lines that it may hold, whole, at its newest version and at older ones.
 
 use alluvium::prelude::*;
-use alluvium::{Result, RocksDbProvider, Scan, Version};
+use alluvium::{IdSource, Result, RocksDbProvider, Scan, Version};
 
 use super::child::ends_with;
 use super::model::{Content, Dice, FAMILIES, Line, content};
@@ -12,7 +12,7 @@ use super::writer::{Job, open, store_options};
 /// # Errors
 /// What opening or reading met; that nothing wrong is shown for right is asserted.
 pub(super) fn check(job: &Job, lines: &[Line], dice: &mut Dice) -> Result<Line> {
-    let (provider, _backend) = open(job, store_options())?;
+    let (provider, _backend) = open(job, store_options(), IdSource::random())?;
     let head = provider.latest()?;
     let version = usize::try_from(head.0).unwrap();
     let metadata = String::from_utf8(provider.metadata(head)?.to_vec()).unwrap();

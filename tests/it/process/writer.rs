@@ -6,19 +6,25 @@ use std::env;
 use std::io::{Write, stderr, stdin};
 use std::path::PathBuf;
 use std::process::{Command, exit};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use alluvium::prelude::*;
 use alluvium::{
-    Access, Backend, BackendOptions, Error, ErrorKind, LocalCheckpoint, Result, RocksDbProvider, StoreOptions, Version,
+    Access, Backend, BackendOptions, Error, ErrorKind, IdSource, LocalCheckpoint, Result, RocksDbProvider,
+    StoreOptions, SystemClock, Version,
 };
 
-use super::model::{Batch, FAMILIES, Op, store_id};
+use super::model::{Batch, Dice, FAMILIES, Op, store_id};
 
 const CHECKPOINT: &str = "ALLUVIUM_WRITER_CHECKPOINT";
 const WORK: &str = "ALLUVIUM_WRITER_WORK";
 const RUN: &str = "ALLUVIUM_WRITER_RUN";
 const PLAN: &str = "ALLUVIUM_WRITER_PLAN";
 const ENDING: &str = "ALLUVIUM_WRITER_ENDING";
+
+/// How often a writer has opened its store.
+static OPENINGS: AtomicU64 = AtomicU64::new(0);
 
 /// Opening is tried so often: faults that come once must not end a writer.
 const MOST_OPENS: usize = 3;
@@ -171,7 +177,7 @@ impl Writer {
         loop {
             tell("open");
             attempt += 1;
-            match open(&self.job, store_options()) {
+            match open(&self.job, store_options(), self.ids()) {
                 Ok(opened) => {
                     tell(&format!("opened {}", opened.0.latest()?));
                     self.open = Some(opened);
@@ -201,10 +207,17 @@ impl Writer {
         })
     }
 
+    /// They repeat with the run, and with them the names of temporary files, so that a fault can be aimed at these. No
+    /// two openings draw the same.
+    fn ids(&self) -> IdSource {
+        let opening = OPENINGS.fetch_add(1, Ordering::Relaxed);
+        IdSource::seeded(Dice::new(self.job.run ^ opening.rotate_left(32)).next())
+    }
+
     fn measure(&mut self) {
         self.open = None;
         let before = bytes_read();
-        let (provider, backend) = open(&self.job, store_options().access(Access::Positioned)).unwrap();
+        let (provider, backend) = open(&self.job, store_options().access(Access::Positioned), self.ids()).unwrap();
         let opened = bytes_read();
         let batch = provider.begin(provider.latest().unwrap()).unwrap();
         let family = batch.family(FAMILIES[0]).unwrap();
@@ -230,13 +243,14 @@ fn transact(provider: &RocksDbProvider, batch: &Batch) -> Result<()> {
 }
 
 /// Opens what a job works on.
-pub(super) fn open(job: &Job, options: StoreOptions) -> Result<(RocksDbProvider, Backend)> {
+pub(super) fn open(job: &Job, options: StoreOptions, ids: IdSource) -> Result<(RocksDbProvider, Backend)> {
     let backend = match &job.work {
         Some(work) => Backend::open(work, backend_options())?,
         None => Backend::in_memory()?,
     };
     let checkpoint = LocalCheckpoint::open(&job.checkpoint)?;
-    Ok((RocksDbProvider::open(&backend, checkpoint, store_id(), options)?, backend))
+    let clock = Arc::new(SystemClock::new());
+    Ok((RocksDbProvider::open_with(&backend, checkpoint, store_id(), options, ids, clock)?, backend))
 }
 
 /// What this process has read from files and pipes so far, as the kernel counts it; mapped pages are not in it.
