@@ -36,6 +36,9 @@ pub(super) struct Core {
     moving: Mutex<()>,
     /// A folding job is queued or runs.
     is_folding: AtomicBool,
+    /// Whether the provider has ended. A folding job holds it from before it takes hold of this core until it has let go
+    /// of it, so that the provider does not end while a job keeps the index open. Taken before `moving`.
+    has_ended: Arc<Mutex<bool>>,
     /// Guards which layers are current. Held for moments only: no I/O and no other lock is taken under it.
     state: Mutex<State>,
 }
@@ -113,6 +116,7 @@ impl Core {
             scans: Arc::default(),
             moving: Mutex::default(),
             is_folding: AtomicBool::new(false),
+            has_ended: Arc::default(),
             state: Mutex::new(state),
         })
     }
@@ -206,6 +210,11 @@ impl Core {
         drop(last); // not under the state's lock, since the index may be called
     }
 
+    /// Waits until no folding job holds on to this core, and lets none do so any more.
+    pub(super) fn end_jobs(&self) {
+        *self.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
     /// Queues folding once enough has come together: one pass of many deltas in key order costs the index far less than one
     /// pass each.
     pub(super) fn fold_soon(self: &Arc<Self>) {
@@ -216,9 +225,10 @@ impl Core {
             self.fold_and_report(longest);
         } else if waiting > longest / 2 && !self.is_folding.swap(true, Ordering::AcqRel) {
             // The job holds no claim on the store's life: a provider that is dropped ends its folding.
-            let core = Arc::downgrade(self);
+            let (core, has_ended) = (Arc::downgrade(self), Arc::clone(&self.has_ended));
             self.backend.worker().submit(Box::new(move || {
-                if let Some(core) = core.upgrade() {
+                let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+                if !*has_ended && let Some(core) = core.upgrade() {
                     core.is_folding.store(false, Ordering::Release);
                     core.fold_and_report(longest / 2);
                 }
