@@ -46,7 +46,8 @@ fn opening_without_a_work_directory_reads_as_much_for_200_000_keys_as_for_10_000
         fill(&checkpoint, keys);
         // The writer opens and closes it once, then its directory is lost, then it opens again and counts.
         let job = Job { checkpoint, work: Some(work.clone()), run: 1, plan: String::new(), ending: Ending::Exit };
-        assert!(Running::start(&job).end().status.success());
+        let ended = Running::start(&job).end();
+        assert!(ended.status.success(), "{ended:#?}");
         remove_tree(&work);
         let job = Job { work: Some(all.path().join("fresh")), ending: Ending::Measure, ..job };
         let ended = Running::start(&job).end();
