@@ -10,7 +10,7 @@ use super::model::{Batch, Line};
 use super::writer::Job;
 
 /// Longer than any step takes on the slowest machine; a writer that is silent for so long hangs.
-const SILENCE: Duration = Duration::from_secs(180);
+const SILENCE: Duration = Duration::from_mins(3);
 
 /// What a writer tells.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -77,7 +77,9 @@ fn scribble(path: &Path, place: u64) {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(place)).unwrap();
     (&mut file).take(16).read_to_end(&mut bytes).unwrap();
-    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    for byte in &mut bytes {
+        *byte = !*byte;
+    }
     file.seek(SeekFrom::Start(place)).unwrap();
     file.write_all(&bytes).unwrap();
 }

@@ -1,6 +1,7 @@
 //! `kill -9` at random moments, again and again, with the work directory tampered with in between.
 
 use std::hint::spin_loop;
+use std::path::PathBuf;
 
 use alluvium::ErrorKind;
 
@@ -86,7 +87,7 @@ impl Tally {
 }
 
 fn job(dice: &mut Dice, plan: &str) -> Job {
-    Job { checkpoint: Default::default(), work: None, run: dice.next(), plan: plan.to_owned(), ending: Ending::Exit }
+    Job { checkpoint: PathBuf::new(), work: None, run: dice.next(), plan: plan.to_owned(), ending: Ending::Exit }
 }
 
 /// Waits for one of the first things that a writer tells, then a moment, then kills it.

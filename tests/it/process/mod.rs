@@ -11,6 +11,13 @@
 //!
 //! **Repeating a failure.** Every test prints its seed; `ALLUVIUM_SEED` sets it. Plans, contents and games follow from it; the
 //! moment of a kill does not, quite.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "tests fail by panicking, and print seeds and counts"
+)]
 
 mod check;
 mod child;

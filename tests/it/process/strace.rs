@@ -174,7 +174,7 @@ impl<'a> Bench<'a> {
             Fault::Forever(_) => matches!(ended.status.code(), Some(0 | GAVE_UP_CODE)),
             _ => ended.status.code() == Some(0),
         };
-        assert!(right_end, "{case:?}: {ended:#?}");
+        assert!(right_end, "{case:?} in place of {}: {ended:#?}", case.was);
         let lines = ended.lines(self.line);
         let found = check(&self.job, &lines, dice);
         found.unwrap_or_else(|error| panic!("{case:?}: {error:?}\n{ended:#?}"));
@@ -217,11 +217,11 @@ impl Report {
 }
 
 /// Runs cases on two benches at a time.
-fn sweep(benches: [Bench<'_>; 2], cases: &[Case], seed: u64) -> Report {
+fn sweep(benches: &[Bench<'_>; 2], cases: &[Case], seed: u64) -> Report {
     let report = Mutex::new(Report::default());
     let left = Mutex::new(cases.iter());
     thread::scope(|scope| {
-        for (number, bench) in (0..).zip(&benches) {
+        for (number, bench) in (0..).zip(benches) {
             let (report, left) = (&report, &left);
             scope.spawn(move || {
                 let mut dice = Dice::new(seed + number);
@@ -279,7 +279,7 @@ fn a_writer_may_die_or_fail_at_every_call_on_its_checkpoint() {
         let one = bench("one");
         let all_cases = one.cases(ON_THE_CHECKPOINT, &one.job.checkpoint);
         let cases = sample(all_cases, if line.is_empty() { 500 } else { 80 }, &mut dice);
-        let report = sweep([one, bench("two")], &cases, dice.next());
+        let report = sweep(&[one, bench("two")], &cases, dice.next());
         println!("from version {}, plan {plan}: {report:#?}", line.len());
         runs += report.runs;
         fired += report.fired;
@@ -305,7 +305,7 @@ fn a_writer_may_die_or_fail_at_every_call_on_its_index() {
     let all_cases = one.cases(ON_THE_INDEX, one.job.work.as_ref().unwrap());
     let count = all_cases.len();
     let cases = sample(all_cases, 150, &mut dice);
-    let report = sweep([one, bench("two")], &cases, dice.next());
+    let report = sweep(&[one, bench("two")], &cases, dice.next());
     println!("{} of {count} cases: {report:#?}", cases.len());
     // Which thread makes a call, and so its number, is RocksDB's affair: some do not come.
     assert!(report.fired * 3 > report.runs * 2, "{report:#?}");
