@@ -38,6 +38,9 @@ pub(super) struct Core {
     moving: Mutex<()>,
     /// A folding job is queued or runs.
     pub(super) is_folding: AtomicBool,
+    /// Whether the provider has ended. A background job holds it from before it takes hold of this core until it has let go
+    /// of it, so that the provider does not end while a job keeps the index open. Taken before `moving`.
+    pub(super) has_ended: Arc<Mutex<bool>>,
     /// Guards which layers are current. Held for moments only: no I/O and no other lock is taken under it.
     state: Mutex<State>,
 }
@@ -123,6 +126,7 @@ impl Core {
             rewriting: Mutex::default(),
             moving: Mutex::default(),
             is_folding: AtomicBool::new(false),
+            has_ended: Arc::default(),
             state: Mutex::new(state),
         })
     }
@@ -222,13 +226,21 @@ impl Core {
         drop(last); // not under the state's lock, since the index may be called
     }
 
+    /// Waits until no background job holds on to this core, and lets none do so any more.
+    pub(super) fn end_jobs(&self) {
+        *self.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
     /// Gives a generation that was taken up from an earlier process its filter back, in the background.
     pub(super) fn rebuild_filters_soon(&self) {
         for generation in self.state().layers.sources.iter().filter_map(Source::generation) {
-            let generation = Arc::downgrade(generation);
+            let (generation, has_ended) = (Arc::downgrade(generation), Arc::clone(&self.has_ended));
             self.backend.worker().submit(Box::new(move || {
-                let rebuilt =
-                    generation.upgrade().map(|generation| generation.rebuild_filter(Generation::FILTER_BYTES));
+                let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+                let rebuilt = generation
+                    .upgrade()
+                    .filter(|_| !*has_ended)
+                    .map(|generation| generation.rebuild_filter(Generation::FILTER_BYTES));
                 if let Some(Err(error)) = rebuilt {
                     tracing::warn!(%error, "a filter was not rebuilt; reads ask the index for every key");
                 }

@@ -1,7 +1,7 @@
 //! Folding: taking the deltas that wait into the index, or into the base where they are many.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use super::core::{Core, record_of};
 use super::layers::{Fold, Source};
@@ -22,9 +22,10 @@ impl Core {
             self.report(self.fold(longest));
         } else if waiting > longest / 2 && !self.is_folding.swap(true, Ordering::AcqRel) {
             // The job holds no claim on the store's life: a provider that is dropped ends its folding.
-            let core = Arc::downgrade(self);
+            let (core, has_ended) = (Arc::downgrade(self), Arc::clone(&self.has_ended));
             self.backend.worker().submit(Box::new(move || {
-                if let Some(core) = core.upgrade() {
+                let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+                if !*has_ended && let Some(core) = core.upgrade() {
                     core.is_folding.store(false, Ordering::Release);
                     core.report(core.fold(longest / 2).and_then(|()| core.merge_base()));
                 }
