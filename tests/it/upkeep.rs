@@ -35,7 +35,7 @@ fn model(versions: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
         for key in 0..20_u64 {
             map.insert((key * version % 97).to_be_bytes().to_vec(), version.to_be_bytes().to_vec());
         }
-        map.remove(&(version % 97).to_be_bytes().to_vec());
+        map.remove((version % 97).to_be_bytes().as_slice());
     }
     map.into_iter().collect()
 }

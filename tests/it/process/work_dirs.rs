@@ -52,7 +52,7 @@ fn a_second_process_is_told_who_has_the_work_directory_until_that_process_is_gon
     let open = || Backend::open(all.path().join("work"), backend_options());
     let error = open().unwrap_err();
     let ErrorKind::Locked { holder } = error.kind() else { panic!("{error:?}") };
-    assert!(holder.contains(&format!("process {},", running.pid())), "{holder}");
+    assert!(holder.contains(&format!("process {} on host ", running.pid())), "{holder}");
     let other = Running::start(&job(all.path(), "other", "work", 2, "c")).end();
     assert_eq!(other.status.code(), Some(GAVE_UP_CODE));
     assert_eq!(other.failures(), ["Locked"; 3]);
