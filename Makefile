@@ -12,7 +12,7 @@ NAME  ?= batch
 ARGS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check fmt clippy docs install
+.PHONY: help demo test campaign bench check fmt clippy docs install
 
 help: ## Show this list.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
@@ -26,6 +26,9 @@ demo: install ## Stream a year of flights through the store with 64 MiB, kill it
 test: install ## Run all tests: unit, integration, house rules, examples, doc tests, and the build without RocksDB.
 	$(CARGO) test $(ONE)
 	$(CARGO) test $(ONE) --no-default-features --features conformance --lib
+
+campaign: install ## Run the tests that take minutes and gigabytes; before a release.
+	$(CARGO) test $(ONE) --lib -- --ignored
 
 bench: install ## Run a benchmark: make bench NAME=batch ARGS="--quick".
 	$(CARGO) bench --locked --bench $(NAME) -- $(ARGS)

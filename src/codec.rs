@@ -97,6 +97,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map_err(|e| self.corrupt(format!("{what} in UTF-8"), e.to_string()))
     }
 
+    #[cfg(feature = "rocksdb")]
     pub(crate) fn remaining(&self) -> usize {
         self.rest.len()
     }

@@ -9,6 +9,7 @@ use super::contract::{
 };
 use super::filter::Filter;
 use super::handle::{Backend, InUse};
+use crate::budget::Lease;
 use crate::bytes::Bytes;
 use crate::entry::{Change, Cursor, KeyRange, Probe, key_hash};
 use crate::error::Result;
@@ -48,6 +49,7 @@ struct State {
 struct ReadyFilter {
     filter: Filter,
     ready: AtomicBool,
+    _lease: Lease,
 }
 
 impl Generation {
@@ -66,8 +68,8 @@ impl Generation {
         let record = backend.engine().create_generation(store, from, coverage)?;
         let in_use = backend.take(record.id, &[]).ok_or_else(|| unknown_generation(record.id))?;
         let generation = Self::assemble(backend, &record, RangeSet::default(), in_use);
-        if filter_bytes > 0 && !coverage.is_complete() {
-            generation.filter.get_or_init(|| ReadyFilter::new(filter_bytes, true));
+        if let Some(lease) = filter_lease(backend, filter_bytes).filter(|_| !coverage.is_complete()) {
+            generation.filter.get_or_init(|| ReadyFilter::new(filter_bytes, true, lease));
         }
         Ok(Arc::new(generation))
     }
@@ -152,7 +154,8 @@ impl Generation {
         if self.filter.get().is_some() {
             return Ok(());
         }
-        let rebuilt = self.filter.get_or_init(|| ReadyFilter::new(filter_bytes, false));
+        let Some(lease) = filter_lease(&self.backend, filter_bytes) else { return Ok(()) };
+        let rebuilt = self.filter.get_or_init(|| ReadyFilter::new(filter_bytes, false, lease));
         // From here on every delta adds its own keys; the cursor sees all keys from before.
         let cursor = self.cursor(&KeyRange::ALL);
         drop(turn);
@@ -185,15 +188,15 @@ impl Generation {
         self.state.read().unwrap_or_else(PoisonError::into_inner).torn
     }
 
-    /// The state that it lies over.
-    pub(crate) fn from(&self) -> Mark {
-        self.from
-    }
-
-    /// Whether nothing was ever applied to it, not even in part.
+    /// Whether nothing was ever applied to it, not even a part.
     pub(crate) fn is_empty(&self) -> bool {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state.applied == self.from && state.torn.is_none()
+    }
+
+    /// The state that it lies over.
+    pub(crate) fn from(&self) -> Mark {
+        self.from
     }
 
     /// Whether it holds the whole state, so that nothing lies below.
@@ -251,9 +254,17 @@ impl fmt::Debug for Generation {
 }
 
 impl ReadyFilter {
-    fn new(bytes: usize, ready: bool) -> Self {
-        Self { filter: Filter::with_bytes(bytes), ready: AtomicBool::new(ready) }
+    fn new(bytes: usize, ready: bool, lease: Lease) -> Self {
+        Self { filter: Filter::with_bytes(bytes), ready: AtomicBool::new(ready), _lease: lease }
     }
+}
+
+/// Room for a filter. Filters only make reads faster, so all of them together leave half of the budget to transactions;
+/// with hundreds of stores in one process most have none.
+fn filter_lease(backend: &Backend, bytes: usize) -> Option<Lease> {
+    let budget = backend.budget();
+    let fits = bytes > 0 && budget.used().saturating_add(bytes as u64) <= budget.limit() / 2;
+    fits.then(|| budget.lease(bytes as u64, "filters").ok()).flatten()
 }
 
 /// A cursor that notes every key in a filter before its entry is handed on, so before it can be found.

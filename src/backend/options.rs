@@ -1,5 +1,6 @@
 //! [`BackendOptions`]: what a user may choose about the backend.
 
+#[cfg(any(feature = "rocksdb", test))]
 use crate::error::{Error, ErrorKind, Result};
 
 /// The least memory that a backend works with.
@@ -70,31 +71,15 @@ impl BackendOptions {
         self.memory_limit_bytes
     }
 
-    /// The bytes of the limit that the block cache and the memtables share.
-    pub(crate) fn cache_bytes(&self) -> usize {
-        self.memory_limit_bytes / 8 * 5
-    }
-
-    /// The bytes of the cache's share that memtables may take.
-    pub(crate) fn memtable_bytes(&self) -> usize {
-        self.memory_limit_bytes / 4
-    }
-
     /// The bytes of the limit that open transactions share.
     pub(crate) fn overlay_bytes(&self) -> usize {
         self.memory_limit_bytes / 4
     }
+}
 
-    /// Table files that may be open at a time.
-    pub(crate) fn open_files(&self) -> u16 {
-        self.max_open_files
-    }
-
-    /// How files are compressed.
-    pub(crate) fn chosen_compression(&self) -> BackendCompression {
-        self.compression
-    }
-
+/// What only the engine asks.
+#[cfg(any(feature = "rocksdb", test))]
+impl BackendOptions {
     /// Checks the choices against each other.
     ///
     /// # Errors
@@ -115,6 +100,29 @@ impl BackendOptions {
             return Err(Error::invalid(format!("{} open files are fewer than 16", self.max_open_files)));
         }
         Ok(())
+    }
+}
+
+#[cfg(feature = "rocksdb")]
+impl BackendOptions {
+    /// The bytes of the limit that the block cache and the memtables share.
+    pub(crate) fn cache_bytes(&self) -> usize {
+        self.memory_limit_bytes / 8 * 5
+    }
+
+    /// The bytes of the cache's share that memtables may take.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.memory_limit_bytes / 4
+    }
+
+    /// Table files that may be open at a time.
+    pub(crate) fn open_files(&self) -> u16 {
+        self.max_open_files
+    }
+
+    /// How files are compressed.
+    pub(crate) fn chosen_compression(&self) -> BackendCompression {
+        self.compression
     }
 }
 

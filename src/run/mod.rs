@@ -36,6 +36,8 @@ mod merge;
 mod page;
 mod reader;
 mod source;
+#[cfg(any(test, feature = "conformance"))]
+mod untrusted;
 mod verify;
 mod writer;
 
@@ -47,6 +49,9 @@ pub(crate) use header::RunHeader;
 pub(crate) use merge::{Layer, Merge};
 pub(crate) use reader::Run;
 pub use source::Access;
+#[doc(hidden)]
+#[cfg(feature = "conformance")]
+pub use untrusted::{read_edited, read_untrusted};
 #[cfg(test)]
 pub(crate) use writer::Packing;
 pub(crate) use writer::{RunWriter, WriterOptions};

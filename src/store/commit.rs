@@ -50,7 +50,7 @@ pub(super) fn commit(directory: &StoreDirectory, writer: &Writer, changes: &Chan
     write_delta(directory, writer, changes, &name, &mut *file)?;
 
     // 2. Visible: an atomic create that replaces nothing, then the directory is synced.
-    file.publish().map_err(|error| unpublished(error, to.version))?;
+    file.publish().map_err(|error| unpublished(error, directory, writer))?;
 
     // 3. Fenced? Whoever opens lists once more after its claim, so one of us sees the other. An error here leaves the
     //    question open, and so the commit.
@@ -92,8 +92,17 @@ fn write_delta(
     Ok(())
 }
 
-fn unpublished(error: PublishError, version: Version) -> Error {
+fn unpublished(error: PublishError, directory: &StoreDirectory, writer: &Writer) -> Error {
+    let version = writer.to().version;
     match error {
+        // Whoever takes over sweeps what we have half-written: the reason is then not that a file is gone.
+        PublishError::NotPublished(error) if error.is_not_found() => {
+            match directory.fork_epochs().ok().and_then(|forks| fenced_by(forks, writer.epoch)) {
+                Some(by) => Error::new(ErrorKind::Fenced { by }, format!("version {version} was not committed"))
+                    .with_source(error),
+                None => error.context(format!("version {version} was not committed")),
+            }
+        }
         // Only an earlier, indeterminate attempt of this very epoch can have taken the name.
         PublishError::NotPublished(error) if error.is_already_exists() => indeterminate(error, version),
         PublishError::NotPublished(error) => error.context(format!("version {version} was not committed")),

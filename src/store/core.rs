@@ -32,10 +32,15 @@ pub(super) struct Core {
     holder: String,
     pub(super) slot: Arc<Slot>,
     pub(super) scans: Arc<OpenScans>,
+    /// Held by whoever rewrites the whole chain: one at a time. Taken before `moving`.
+    rewriting: Mutex<()>,
     /// Held by whoever folds a delta or moves the base. Taken before `state`, never under it.
     moving: Mutex<()>,
     /// A folding job is queued or runs.
     pub(super) is_folding: AtomicBool,
+    /// Whether the provider has ended. A background job holds it from before it takes hold of this core until it has let go
+    /// of it, so that the provider does not end while a job keeps the index open. Taken before `moving`.
+    pub(super) has_ended: Arc<Mutex<bool>>,
     /// Guards which layers are current. Held for moments only: no I/O and no other lock is taken under it.
     state: Mutex<State>,
 }
@@ -53,6 +58,8 @@ pub(super) struct State {
     passed_over: Vec<PathBuf>,
     /// `None` once the provider has left.
     admission: Option<Admission>,
+    /// The generation that marks where the base is going to end; it stays in its place until then, even if it is empty.
+    pub(super) sealed: Option<GenerationId>,
 }
 
 impl Core {
@@ -105,6 +112,7 @@ impl Core {
             fenced: None,
             passed_over: directory.passed_over(&claimed.chain),
             admission: Some(admission),
+            sealed: None,
         };
         Ok(Self {
             directory,
@@ -115,8 +123,10 @@ impl Core {
             holder,
             slot: Arc::default(),
             scans: Arc::default(),
+            rewriting: Mutex::default(),
             moving: Mutex::default(),
             is_folding: AtomicBool::new(false),
+            has_ended: Arc::default(),
             state: Mutex::new(state),
         })
     }
@@ -216,13 +226,21 @@ impl Core {
         drop(last); // not under the state's lock, since the index may be called
     }
 
+    /// Waits until no background job holds on to this core, and lets none do so any more.
+    pub(super) fn end_jobs(&self) {
+        *self.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
     /// Gives a generation that was taken up from an earlier process its filter back, in the background.
     pub(super) fn rebuild_filters_soon(&self) {
         for generation in self.state().layers.sources.iter().filter_map(Source::generation) {
-            let generation = Arc::downgrade(generation);
+            let (generation, has_ended) = (Arc::downgrade(generation), Arc::clone(&self.has_ended));
             self.backend.worker().submit(Box::new(move || {
-                let rebuilt =
-                    generation.upgrade().map(|generation| generation.rebuild_filter(Generation::FILTER_BYTES));
+                let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+                let rebuilt = generation
+                    .upgrade()
+                    .filter(|_| !*has_ended)
+                    .map(|generation| generation.rebuild_filter(Generation::FILTER_BYTES));
                 if let Some(Err(error)) = rebuilt {
                     tracing::warn!(%error, "a filter was not rebuilt; reads ask the index for every key");
                 }
@@ -237,25 +255,24 @@ impl Core {
         &self,
         write: impl Fn(&StoreDirectory, &OpenChain) -> Result<Option<RunName>>,
     ) -> Result<Version> {
+        let _one_at_a_time = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut attempt, mut to) = (0, self.head()?);
         loop {
             let sealed = self.seal(to)?;
-            match self.rewrite(to, &write) {
-                Ok(chain) => {
-                    sealed.inspect(|sealed| self.rebase(&chain, sealed.id()));
-                    return Ok(to.version);
-                }
-                Err(error) => {
-                    sealed.inspect(|sealed| self.unseal(sealed));
-                    // A rollback or a clean-up took the version or its files away: see what is there now.
-                    attempt += 1;
-                    if attempt == MOST_ATTEMPTS || !is_about_the_listing(&error) {
-                        return Err(error);
-                    }
-                    // The directory knows of a commit that supersedes `to` before the committer has said so.
-                    to = self.directory.catalog()?.head();
-                }
+            let outcome = self.rewrite(to, &write);
+            if let (Ok(chain), Some(sealed)) = (&outcome, &sealed) {
+                self.rebase(chain, sealed.id());
             }
+            self.state().sealed = None;
+            let Err(error) = outcome else { return Ok(to.version) };
+            sealed.inspect(|sealed| self.unseal(sealed));
+            // A rollback or a clean-up took the version or its files away: see what is there now.
+            attempt += 1;
+            if attempt == MOST_ATTEMPTS || !is_about_the_listing(&error) {
+                return Err(error);
+            }
+            // The directory knows of a commit that supersedes `to` before the committer has said so.
+            to = self.directory.catalog()?.head();
         }
     }
 
@@ -291,6 +308,7 @@ impl Core {
         }
         // An empty one on top does: where there was nothing to rewrite, nothing is added either.
         if let Some(Source::Generation(top)) = layers.sources.first().filter(|_| layers.is_sealed()) {
+            self.state().sealed = Some(top.id());
             return Ok(Some(Arc::clone(top)));
         }
         let generation = create(&self.backend, self.store, layers.mark, Coverage::Changes)?;
@@ -300,6 +318,8 @@ impl Core {
         let mut sources = state.layers.sources.clone();
         sources.insert(place, Source::Generation(Arc::clone(&generation)));
         state.layers = Arc::new(Layers { sources, ..(*state.layers).clone() });
+        state.sealed = Some(generation.id());
+        drop(state);
         Ok(Some(generation))
     }
 
@@ -322,7 +342,8 @@ impl Core {
         let is_sealed = |source: &Source| matches!(source, Source::Generation(generation) if generation.id() == sealed);
         // Gone after a rollback or a fresh load: the new run stays for whoever opens that version.
         let Some(place) = current.sources.iter().position(is_sealed) else { return };
-        let (kept, replaced) = current.sources.split_at(place + 1);
+        let is_used = current.sources.get(place).and_then(Source::generation).is_some_and(|sealed| !sealed.is_empty());
+        let (kept, replaced) = current.sources.split_at(place + usize::from(is_used));
         // Each is dropped when the last transaction that reads through it has ended.
         replaced.iter().filter_map(Source::generation).for_each(|generation| generation.retire());
         let base = chain.newest_first().into_iter().map(Source::Base);

@@ -1,7 +1,7 @@
 //! Folding: taking the deltas that wait into the index, or into the base where they are many.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use super::core::{Core, record_of};
 use super::layers::{Fold, Source};
@@ -33,9 +33,10 @@ impl Core {
         let longest = self.options.longest_tail;
         if self.waiting() > longest / 2 && !self.is_folding.swap(true, Ordering::AcqRel) {
             // The job holds no claim on the store's life: a provider that is dropped ends its folding.
-            let core = Arc::downgrade(self);
+            let (core, has_ended) = (Arc::downgrade(self), Arc::clone(&self.has_ended));
             self.backend.worker().submit(Box::new(move || {
-                if let Some(core) = core.upgrade() {
+                let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+                if !*has_ended && let Some(core) = core.upgrade() {
                     core.is_folding.store(false, Ordering::Release);
                     core.report(core.fold(longest / 2).and_then(|()| core.merge_base()));
                 }
@@ -70,10 +71,9 @@ impl Core {
     /// Applies the deltas to the generation below them, or to a new one where none is.
     fn join_index(&self, fold: &Fold) -> Result<()> {
         let Some((newest, older)) = fold.runs.split_first() else { return Ok(()) };
-        let (generation, is_new) = match (&fold.generation, fold.from()) {
-            (Some(generation), _) => (Arc::clone(generation), false),
-            (None, Some(from)) => (create(&self.backend, self.store, from, Coverage::Changes)?, true),
-            (None, None) => return Ok(()),
+        let (generation, is_new) = match &fold.generation {
+            Some(generation) => (Arc::clone(generation), false),
+            None => (create(&self.backend, self.store, fold.from, Coverage::Changes)?, true),
         };
         for run in older {
             self.backend.engine().put_version(self.store, &record_of(run))?;
@@ -98,7 +98,8 @@ impl Core {
         for run in &fold.runs {
             self.backend.engine().put_version(self.store, &record_of(run))?;
         }
-        let empty = fold.generation.as_ref().filter(|generation| generation.is_empty());
+        let sealed = self.state().sealed;
+        let empty = fold.generation.as_ref().filter(|one| one.is_empty() && Some(one.id()) != sealed);
         if self.swap(&fold.runs, empty, Some(&Source::Base(run))) {
             empty.inspect(|generation| generation.retire());
         }

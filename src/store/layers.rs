@@ -8,7 +8,7 @@ use crate::bytes::Bytes;
 use crate::entry::{Families, KeyRange, Probe};
 use crate::error::Result;
 use crate::run::{Layer, Run};
-use crate::version::{Mark, RunKind, VersionId};
+use crate::version::{Mark, RunKind};
 
 /// So many collapsed deltas of like size are merged into one.
 const MERGED_RUNS: usize = 4;
@@ -54,15 +54,11 @@ pub(super) struct Fold {
     pub(super) runs: Vec<Arc<Run>>,
     /// The generation below them, if it is one that lies there.
     pub(super) generation: Option<Arc<Generation>>,
+    /// The state that they lie on.
+    pub(super) from: Mark,
 }
 
 impl Fold {
-    /// The state that the deltas lie on.
-    pub(super) fn from(&self) -> Option<Mark> {
-        let oldest = self.runs.last()?.header();
-        Some(Mark { at: VersionId::new(oldest.from, oldest.epoch), tip: oldest.parent })
-    }
-
     pub(super) fn bytes(&self) -> u64 {
         self.runs.iter().map(|run| run.file_bytes()).sum()
     }
@@ -124,13 +120,19 @@ impl Layers {
         let lowest = self.sources.iter().rposition(|source| source.waiting().is_some())?;
         let upwards = self.sources.get(..=lowest)?.iter().rev();
         let mut runs: Vec<Arc<Run>> = upwards.map_while(Source::waiting).cloned().collect(); // at most the tail
-        let generation = self.sources.get(lowest + 1).and_then(Source::generation).cloned();
+        let below = self.sources.get(lowest + 1);
+        let generation = below.and_then(Source::generation).cloned();
+        let from = match below {
+            Some(Source::Generation(generation)) => generation.applied(),
+            Some(Source::Base(run) | Source::Waiting(run)) => run.header().mark(),
+            None => Mark::ROOT,
+        };
         if let Some(torn) = generation.as_ref().and_then(|generation| generation.torn()) {
             let target = runs.iter().position(|run| run.header().mark() == torn)?;
             runs.truncate(target + 1);
         }
         runs.reverse();
-        Some(Fold { runs, generation })
+        Some(Fold { runs, generation, from })
     }
 
     /// The stack with `runs` (and a generation that they made useless, if there is one) replaced by `by`. `None` where they

@@ -26,5 +26,7 @@ impl Committer for Tenancy {
 impl Drop for Tenancy {
     fn drop(&mut self) {
         self.core.leave();
+        // Or the index would stay open, and its directory locked, for a moment after everything has been dropped.
+        self.core.end_jobs();
     }
 }

@@ -7,7 +7,11 @@ mod conformance;
 #[cfg(test)]
 #[path = "../crash/mod.rs"]
 mod crash;
+#[cfg(all(test, feature = "rocksdb"))]
+mod process;
 #[cfg(test)]
 mod smoke;
+#[cfg(test)]
+mod upkeep;
 #[cfg(test)]
 mod upkeep_beside_writers;

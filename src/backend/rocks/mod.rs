@@ -16,6 +16,7 @@ mod engine;
 mod families;
 mod generations;
 mod options;
+mod record;
 mod registry;
 mod restore;
 mod scan;

@@ -16,9 +16,8 @@ use std::sync::Arc;
 use rocksdb::{IteratorMode, WriteBatch};
 
 use super::families::{Db, OpenFailure, Opened, PREFIX_BYTES, Tables, prefix};
-use crate::backend::contract::{
-    Coverage, GenerationId, GenerationRecord, StoreNumber, put_mark, read_mark, unknown_generation,
-};
+use super::record::{put_mark, read_mark};
+use crate::backend::contract::{Coverage, GenerationId, GenerationRecord, StoreNumber, unknown_generation};
 use crate::codec::{Put, Reader};
 use crate::entry::{KeyRange, StateStoreId, successor};
 use crate::error::{Error, Result};

@@ -13,7 +13,7 @@ macro_rules! list {
 
         /// Makes one `#[test]` of each behaviour; the argument makes a factory.
         ///
-        /// ```ignore
+        /// ```text
         /// mod my_provider {
         ///     alluvium::provider_conformance!(super::MyFactory::new());
         /// }

@@ -1,0 +1,133 @@
+//! Snapshots, merges of the base, retirement and verification, beside commits.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use alluvium::fs::SimDisk;
+use alluvium::prelude::*;
+use alluvium::{Backend, FamilyId, LocalCheckpoint, RocksDbProvider, StateStoreId, StoreOptions, Version};
+
+const FAMILY: FamilyId = FamilyId::DEFAULT;
+
+fn open(disk: &SimDisk, backend: &Backend, options: StoreOptions) -> RocksDbProvider {
+    let checkpoint = LocalCheckpoint::on(Arc::new(disk.clone()), "/checkpoint").unwrap();
+    RocksDbProvider::open(backend, checkpoint, StateStoreId::new("op", 0, "state").unwrap(), options).unwrap()
+}
+
+fn commit(provider: &RocksDbProvider, version: u64) {
+    let mut batch = provider.begin(Version(version - 1)).unwrap();
+    for key in 0..20_u64 {
+        let key = (key * version % 97).to_be_bytes();
+        batch.put(FAMILY, &key, &version.to_be_bytes()).unwrap();
+    }
+    batch.remove(FAMILY, &(version % 97).to_be_bytes()).unwrap();
+    assert_eq!(batch.commit().unwrap(), Version(version));
+}
+
+fn content(store: &impl ReadStore) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let entries = store.scan(FAMILY).unwrap().map(Result::unwrap);
+    entries.map(|entry| (entry.key.to_vec(), entry.value.to_vec())).collect()
+}
+
+fn model(versions: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut map = std::collections::BTreeMap::new();
+    for version in 1..=versions {
+        for key in 0..20_u64 {
+            map.insert((key * version % 97).to_be_bytes().to_vec(), version.to_be_bytes().to_vec());
+        }
+        map.remove((version % 97).to_be_bytes().as_slice());
+    }
+    map.into_iter().collect()
+}
+
+#[test]
+fn deltas_that_join_the_base_and_are_merged_read_like_any_others() {
+    let disk = SimDisk::new(1);
+    let backend = Backend::in_memory().unwrap();
+    let options = StoreOptions::default().longest_tail(2).unwrap().collapse_from(1);
+    let provider = open(&disk, &backend, options.clone());
+    for version in 1..=60 {
+        commit(&provider, version);
+        if version % 7 == 0 {
+            provider.settle().unwrap();
+        }
+        if version % 25 == 0 {
+            provider.snapshot().unwrap();
+        }
+        let batch = provider.begin(Version(version)).unwrap();
+        assert_eq!(content(&batch), model(version), "version {version}");
+        for (key, value) in model(version) {
+            assert_eq!(batch.get(FAMILY, &key).unwrap().unwrap(), value.as_slice());
+        }
+    }
+    let collapsed = disk.files().iter().filter(|path| path.to_string_lossy().contains('-')).count();
+    assert!(collapsed > 5, "{collapsed} collapsed deltas");
+    drop(provider);
+    let provider = open(&disk, &Backend::in_memory().unwrap(), options);
+    assert_eq!(content(&provider.begin(Version(60)).unwrap()), model(60));
+    (1..=60).for_each(|version| assert_eq!(content(&provider.read_at(Version(version)).unwrap()), model(version)));
+}
+
+#[test]
+fn a_snapshot_taken_while_others_commit_moves_the_base_and_leaves_no_delta_behind() {
+    let disk = SimDisk::new(2);
+    let backend = Backend::in_memory().unwrap();
+    let options = StoreOptions::default().longest_tail(2).unwrap().collapse_from(1);
+    let provider = open(&disk, &backend, options);
+    (1..=20).for_each(|version| commit(&provider, version));
+    std::thread::scope(|scope| {
+        let snapshots = scope.spawn(|| (0..20).for_each(|_| _ = provider.snapshot().unwrap()));
+        (21..=120).for_each(|version| commit(&provider, version));
+        snapshots.join().unwrap();
+    });
+    provider.settle().unwrap();
+    let at = provider.snapshot().unwrap();
+    assert_eq!(at, Version(120));
+    assert_eq!(content(&provider.begin(at).unwrap()), model(120));
+    for version in [1, 20, 63, 119, 120] {
+        assert_eq!(content(&provider.read_at(Version(version)).unwrap()), model(version));
+    }
+}
+
+#[test]
+fn retiring_keeps_the_newest_versions_and_whoever_reads_reads_on() {
+    let disk = SimDisk::new(3);
+    let backend = Backend::in_memory().unwrap();
+    let provider = open(&disk, &backend, StoreOptions::default());
+    (1..=30).for_each(|version| commit(&provider, version));
+    provider.snapshot().unwrap();
+    (31..=40).for_each(|version| commit(&provider, version));
+    let old = provider.read_at(Version(3)).unwrap();
+    let before = disk.files().len();
+    let retired = provider.retire(5).unwrap();
+    assert_eq!(retired.oldest, Version(36));
+    assert!(disk.files().len() < before && !retired.deleted.is_empty());
+    assert_eq!(content(&old), model(3), "a view that was open reads on");
+    for version in 36..=40 {
+        assert_eq!(content(&provider.read_at(Version(version)).unwrap()), model(version));
+    }
+    assert!(provider.read_at(Version(35)).is_err());
+    commit(&provider, 41);
+    drop((old, provider));
+    let provider = open(&disk, &Backend::in_memory().unwrap(), StoreOptions::default());
+    assert_eq!(content(&provider.begin(Version(41)).unwrap()), model(41));
+}
+
+#[test]
+fn verifying_reads_every_byte_and_names_what_is_damaged() {
+    let disk = SimDisk::new(4);
+    let provider = open(&disk, &Backend::in_memory().unwrap(), StoreOptions::default());
+    (1..=10).for_each(|version| commit(&provider, version));
+    provider.snapshot().unwrap();
+    let verified = provider.verify(|_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((verified.runs, verified.damaged.len()), (11, 0));
+    assert!(provider.verify(|_| ControlFlow::Break(())).is_err());
+    drop(provider);
+
+    let snapshot = disk.files().into_iter().find(|path| path.extension().is_some_and(|e| e == "snapshot")).unwrap();
+    disk.flip_bit(&snapshot, 8 * 5_000).unwrap();
+    let provider = open(&disk, &Backend::in_memory().unwrap(), StoreOptions::default());
+    let verified = provider.verify(|_| ControlFlow::Continue(())).unwrap();
+    let damaged: Vec<_> = verified.damaged.iter().map(|(path, _)| path.clone()).collect();
+    assert_eq!(damaged, [snapshot]);
+}
