@@ -51,7 +51,6 @@ pub(crate) struct VersionRecord {
     pub(crate) entries: u64,
     /// Bytes of its delta's file.
     pub(crate) bytes: u64,
-    pub(crate) committed_at_ms: u64,
     /// What the committer stored with it.
     pub(crate) metadata: Bytes,
 }

@@ -33,7 +33,7 @@ fn value(text: &[u8]) -> Option<Change<Bytes>> {
 
 fn record(version: u64, metadata: &[u8]) -> VersionRecord {
     let metadata = Bytes::copy_from(metadata);
-    VersionRecord { at: mark(version), entries: version, bytes: version * 10, committed_at_ms: version * 100, metadata }
+    VersionRecord { at: mark(version), entries: version, bytes: version * 10, metadata }
 }
 
 fn what_is_applied_can_be_read<R: Rig>() {

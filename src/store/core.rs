@@ -342,8 +342,9 @@ impl Core {
         let is_sealed = |source: &Source| matches!(source, Source::Generation(generation) if generation.id() == sealed);
         // Gone after a rollback or a fresh load: the new run stays for whoever opens that version.
         let Some(place) = current.sources.iter().position(is_sealed) else { return };
-        let is_used = current.sources.get(place).and_then(Source::generation).is_some_and(|sealed| !sealed.is_empty());
-        let (kept, replaced) = current.sources.split_at(place + usize::from(is_used));
+        // An empty one on top takes the next fold; below a run of the base it would only be in the way of reads.
+        let is_empty = current.sources.get(place).and_then(Source::generation).is_some_and(|sealed| sealed.is_empty());
+        let (kept, replaced) = current.sources.split_at(place + usize::from(place == 0 || !is_empty));
         // Each is dropped when the last transaction that reads through it has ended.
         replaced.iter().filter_map(Source::generation).for_each(|generation| generation.retire());
         let base = chain.newest_first().into_iter().map(Source::Base);
@@ -358,7 +359,6 @@ pub(super) fn record_of(run: &Run) -> VersionRecord {
         at: run.header().mark(),
         entries: run.properties().entries,
         bytes: run.file_bytes(),
-        committed_at_ms: 0,
         metadata: run.metadata().clone(),
     }
 }

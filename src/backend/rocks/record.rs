@@ -12,14 +12,13 @@ use crate::version::{Epoch, Mark, RunId, Version, VersionId};
 impl VersionRecord {
     const FORMAT: u8 = 1;
 
-    /// format u8 · mark · entries u64 · bytes u64 · committed at u64 · metadata length u32 · metadata; little-endian.
+    /// format u8 · mark · entries u64 · bytes u64 · metadata length u32 · metadata; little-endian.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.metadata.len());
         out.put_u8(Self::FORMAT);
         put_mark(&mut out, &self.at);
         out.put_u64(self.entries);
         out.put_u64(self.bytes);
-        out.put_u64(self.committed_at_ms);
         let kept = self.metadata.get(..MAX_METADATA_BYTES).unwrap_or(&self.metadata);
         out.put_u32(u32::try_from(kept.len()).unwrap_or(u32::MAX));
         out.extend_from_slice(kept);
@@ -34,11 +33,10 @@ impl VersionRecord {
         }
         let at = read_mark(&mut reader)?;
         let (entries, bytes) = (reader.u64("entry count")?, reader.u64("byte count")?);
-        let committed_at_ms = reader.u64("commit time")?;
         let length = usize::try_from(reader.u32("metadata length")?).unwrap_or(usize::MAX);
         let metadata = Bytes::copy_from(reader.take(length, "metadata")?);
         reader.finish()?;
-        Ok(Self { at, entries, bytes, committed_at_ms, metadata })
+        Ok(Self { at, entries, bytes, metadata })
     }
 }
 
@@ -65,7 +63,6 @@ mod tests {
             at: Mark { at: VersionId::new(Version(7), Epoch(3)), tip: RunId([9; 16]) },
             entries: 10,
             bytes: 1 << 40,
-            committed_at_ms: 1_700_000_000_000,
             metadata: Bytes::copy_from(b"offset 12"),
         };
         let encoded = record.encode();

@@ -68,7 +68,7 @@ fn a_killed_process_leaves_one_moment_of_the_past() {
         let value = noise(version, 400);
         let rows = (0..100u32).map(|n| put(&full_key(FamilyId(0), &n.to_be_bytes()), &value));
         let metadata = Bytes::from(value.clone());
-        let record = VersionRecord { at: mark(version), entries: 100, bytes: 0, committed_at_ms: 0, metadata };
+        let record = VersionRecord { at: mark(version), entries: 100, bytes: 0, metadata };
         engine.apply(generation, &RangeSet::default(), &mut Rows::new(rows), mark(version), Some(&record)).unwrap();
         if version % 20 != 0 {
             continue;
