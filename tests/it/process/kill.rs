@@ -37,16 +37,19 @@ fn a_writer_killed_at_random_moments_loses_nothing_and_mixes_nothing_whatever_be
     let ended = Running::start(&other).end();
     assert!(ended.status.success(), "{ended:#?}");
     let mut line = Line::new();
+    // Scribbled bits may lie where only a later compaction reads: the writer then meets them in its upkeep.
+    let mut is_scribbled = false;
     for round in 0..rounds {
         let plan = Op::plan(&mut dice, 400);
         let job = Job { checkpoint: place("checkpoint"), work: Some(place("work")), ..job(&mut dice, &plan) };
         let ended = kill_somewhere(&job, &mut dice);
-        tally.note(&ended);
+        tally.note(&ended, is_scribbled);
         let lines = ended.lines(&line);
         if dice.roll(4) == 0 {
             copy_tree(&place("work"), &place("older"));
         }
         let game = Game::ALL[round % Game::ALL.len()];
+        is_scribbled |= game == Game::Scribble;
         let played = game.play(&place("work"), &place("older"), &place("other work"), &mut dice);
         println!("round {round}: {} events, then {played}; {} or {}", ended.events.len(), lines[0].len(), lines.len());
         // Half of the time the next writer meets the work directory as the killed one has left it.
@@ -56,7 +59,7 @@ fn a_writer_killed_at_random_moments_loses_nothing_and_mixes_nothing_whatever_be
         }
         let look = Job { work: Some(looked_at), ..job };
         let found = check(&look, &lines, &mut dice).or_else(|error| {
-            assert!(game == Game::Scribble, "{game:?}: {error:?}");
+            assert!(is_scribbled, "{game:?}: {error:?}");
             assert!(matches!(error.kind(), ErrorKind::Engine | ErrorKind::Corrupt { .. }), "{error:?}");
             tally.showed += 1;
             check(&look, &lines, &mut dice) // found damaged, so begun afresh
@@ -64,7 +67,7 @@ fn a_writer_killed_at_random_moments_loses_nothing_and_mixes_nothing_whatever_be
         let found = found.unwrap_or_else(|error| panic!("{played}: {error:?}"));
         tally.indeterminate += usize::from(found != lines[0]);
         line = found;
-        if game == Game::Scribble {
+        if game == Game::Scribble && place("work") != *look.work.as_ref().unwrap() {
             // The writer itself is not to meet what this test has seen already.
             copy_tree(&look.work.unwrap(), &place("work"));
         }
@@ -75,11 +78,13 @@ fn a_writer_killed_at_random_moments_loses_nothing_and_mixes_nothing_whatever_be
 }
 
 impl Tally {
-    fn note(&mut self, ended: &Ended) {
+    fn note(&mut self, ended: &Ended, is_scribbled: bool) {
         use std::os::unix::process::ExitStatusExt;
         ended.assert_no_panic();
         assert_eq!(ended.status.signal(), Some(9), "{ended:#?}");
-        assert!(ended.failures().is_empty(), "{ended:#?}");
+        let failures = ended.failures();
+        assert!(failures.is_empty() || (is_scribbled && failures.iter().all(|kind| *kind == "Engine")), "{ended:#?}");
+        self.showed += usize::from(!failures.is_empty());
         self.kills += 1;
         self.in_a_step += usize::from(ended.died_in_a_step());
         self.while_opening += usize::from(matches!(ended.events.last(), Some(super::child::Event::Open)));
