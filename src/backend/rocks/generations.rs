@@ -88,6 +88,12 @@ impl RocksEngine {
         // One at a time: two would compact the same ranges.
         let _turn = self.reclaiming.lock().unwrap_or_else(PoisonError::into_inner);
         let dropped: Vec<GenerationId> = self.registry().dropped.iter().copied().collect(); // a handful
+        if dropped.is_empty() {
+            return Ok(());
+        }
+        // The files go at once and for ever, so the records have to be durably gone before: or a kill would bring a record
+        // back without its entries, and the generation would be read as if it were whole.
+        self.db.flush()?;
         let mut leftovers = Vec::with_capacity(dropped.len());
         for id in dropped {
             leftovers.push((id, self.delete_entries(id)?));

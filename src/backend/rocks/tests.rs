@@ -159,6 +159,28 @@ fn a_dropped_generation_gives_its_disk_back_after_a_crash() {
     assert_only_the_small_one_is_left(&**backend.engine(), dir.path(), store);
 }
 
+/// Deleting files is durable at once, the record that a generation was dropped only with the next flush: were the files to
+/// go first, a kill would bring the record back without the entries, and the generation would be read as if it were whole.
+#[test]
+fn a_generation_whose_drop_a_kill_has_undone_is_whole_or_gone() {
+    let rig = InRocks::new();
+    let engine = rig.engine();
+    let store = engine.store(UID, &id("a")).unwrap();
+    let generation = engine.create_generation(store, Mark::ROOT, Coverage::Changes).unwrap().id;
+    let mut rows = Rows::new(noisy_rows(2000, 100));
+    engine.apply(generation, &RangeSet::default(), &mut rows, mark(1), None).unwrap();
+    engine.flush().unwrap();
+    // Only files below the top level are deleted as a whole.
+    let db = &rig.engine.db;
+    db.raw().compact_range_cf(db.handles().state, None::<&[u8]>, None::<&[u8]>);
+    engine.drop_generation(generation).unwrap();
+    engine.reclaim().unwrap();
+    let after = killed(&rig);
+    for record in after.engine().generations(store).unwrap() {
+        assert_eq!(rows_of(after.engine().cursor(record.id, &KeyRange::ALL).unwrap()).len(), 2000, "{record:?}");
+    }
+}
+
 #[test]
 fn entries_without_a_record_are_found_and_their_number_is_not_used_again() {
     let rig = InRocks::new();
