@@ -51,6 +51,8 @@ pub(super) struct State {
     pub(super) layers: Arc<Layers>,
     /// The newest committed version, which is above the layers' while an older one was begun on and nothing committed.
     head: VersionId,
+    /// Up to which version the deltas are collapsed; above it every version is a file to open and a mapping.
+    pub(super) collapsed_to: Version,
     /// Something failed half-way: the next `begin` must claim a new epoch and load afresh.
     is_stale: bool,
     fenced: Option<Epoch>,
@@ -100,14 +102,17 @@ impl Core {
         let use_of = DirectoryOptions::from(&options);
         let directory = StoreDirectory::new(checkpoint, id, use_of, ids, clock);
         let holder = format!("process {}", std::process::id());
+        // Before the claim, which would fence a writer for nothing if the store is then refused.
+        let admission = directory.catalog()?.uid().map(|uid| backend.admit(uid, directory.id())).transpose()?;
         let claimed = directory.claim(Wanted::Newest, None, &holder)?;
-        let admission = backend.admit(claimed.uid, directory.id())?;
+        let admission = admission.map_or_else(|| backend.admit(claimed.uid, directory.id()), Ok)?;
         let store = backend.engine().store(claimed.uid, directory.id())?;
         let layers = load(backend, store, &claimed.chain, options.residency, &[], &|_| ControlFlow::Continue(()))?;
         let state = State {
             epoch: claimed.epoch,
             layers: Arc::new(layers),
             head: claimed.head,
+            collapsed_to: claimed.chain.base_mark().at.version,
             is_stale: false,
             fenced: None,
             passed_over: directory.passed_over(&claimed.chain),
@@ -194,6 +199,7 @@ impl Core {
             let mut state = self.state();
             state.epoch = claimed.epoch;
             state.head = claimed.head;
+            state.collapsed_to = claimed.chain.base_mark().at.version;
             state.layers = Arc::new(layers);
             state.is_stale = false;
             state.passed_over = self.directory.passed_over(&claimed.chain);
@@ -264,7 +270,10 @@ impl Core {
                 self.rebase(chain, sealed.id());
             }
             self.state().sealed = None;
-            let Err(error) = outcome else { return Ok(to.version) };
+            let Err(error) = outcome else {
+                self.state().collapsed_to = to.version;
+                return Ok(to.version);
+            };
             sealed.inspect(|sealed| self.unseal(sealed));
             // A rollback or a clean-up took the version or its files away: see what is there now.
             attempt += 1;

@@ -157,13 +157,20 @@ fn the_tail_stays_short_however_many_commits_follow_each_other() {
 fn stores_of_one_name_in_two_checkpoints_do_not_share_a_backend() {
     let backend = Backend::in_memory().unwrap();
     let id = || StateStoreId::new("op", 0, "state").unwrap();
+    let disk = alluvium::fs::SimDisk::new(2);
     let open = |seed| {
-        let disk = alluvium::fs::SimDisk::new(seed);
+        let disk = if seed == 2 { disk.clone() } else { alluvium::fs::SimDisk::new(seed) };
         let checkpoint = LocalCheckpoint::on(Arc::new(disk), "/checkpoint").unwrap();
         RocksDbProvider::open(&backend, checkpoint, id(), StoreOptions::default())
     };
     let first = open(1).unwrap();
+    // Somebody else writes the second one, and must not be fenced by an open that is refused.
+    let second = LocalCheckpoint::on(Arc::new(disk.clone()), "/checkpoint").unwrap();
+    let elsewhere =
+        RocksDbProvider::open(&Backend::in_memory().unwrap(), second, id(), StoreOptions::default()).unwrap();
     let error = open(2).unwrap_err();
+    elsewhere.begin(Version(0)).unwrap().commit().unwrap();
+    drop(elsewhere);
     assert_eq!(*error.kind(), alluvium::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("op/0/state"), "{error}");
     drop(first);

@@ -131,3 +131,29 @@ fn verifying_reads_every_byte_and_names_what_is_damaged() {
     let damaged: Vec<_> = verified.damaged.iter().map(|(path, _)| path.clone()).collect();
     assert_eq!(damaged, [snapshot]);
 }
+
+#[test]
+fn tiny_commits_by_the_thousand_leave_few_deltas_to_open() {
+    let disk = SimDisk::new(5);
+    let backend = Backend::in_memory().unwrap();
+    let provider = open(&disk, &backend, StoreOptions::default());
+    for version in 0..3_000_u64 {
+        let mut batch = provider.begin(Version(version)).unwrap();
+        batch.put(FAMILY, &version.to_be_bytes(), b"tiny").unwrap();
+        batch.commit().unwrap();
+    }
+    drop(provider);
+    // With the index lost, every delta above the base waits in the tail.
+    let names = disk.files();
+    let collapsed =
+        names.iter().filter(|path| path.file_stem().is_some_and(|stem| stem.to_string_lossy().contains('-')));
+    let reached = collapsed.filter_map(|path| {
+        let stem = path.file_stem()?.to_string_lossy().into_owned();
+        stem.split_once('-')?.1.split_once('.')?.0.parse::<u64>().ok()
+    });
+    let reached = reached.max().expect("something was collapsed");
+    assert!(3_000 - reached < 1_200, "collapsed up to {reached} only");
+    let provider = open(&disk, &Backend::in_memory().unwrap(), StoreOptions::default());
+    assert!(provider.tail_length() < 1_200, "{} deltas wait", provider.tail_length());
+    assert_eq!(content(&provider.begin(Version(3_000)).unwrap()).len(), 3_000);
+}

@@ -36,20 +36,28 @@ impl RocksEngine {
         while changes.advance()? {
             batch.add(changes.key(), changes.change());
             if batch.is_full() {
-                self.write_part(&mut batch, &known, applied)?;
+                self.write_part(&mut batch, &known, masked.as_ref(), applied)?;
             }
         }
         self.write_last(batch, known, masked, applied, version)
     }
 
     /// Writes a part of a large delta. The first part says that the generation is torn from now on.
-    fn write_part(&self, batch: &mut Batch<'_>, known: &Known, applied: Mark) -> Result<()> {
+    fn write_part(
+        &self,
+        batch: &mut Batch<'_>,
+        known: &Known,
+        masked: Option<&Arc<RangeSet>>,
+        applied: Mark,
+    ) -> Result<()> {
         let mut record = known.record.clone();
         record.torn = Some(applied);
         put_generation(&self.db, &mut batch.pending, &record);
         self.db.write(batch.take())?;
         if let Some(mine) = self.registry().generations.get_mut(&record.id) {
             mine.record = record;
+            // The first part has their rows in it: whoever drops the torn generation has to know them.
+            mine.ranges = masked.map_or_else(|| Arc::clone(&mine.ranges), Arc::clone);
         }
         Ok(())
     }

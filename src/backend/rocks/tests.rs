@@ -182,6 +182,25 @@ fn a_generation_whose_drop_a_kill_has_undone_is_whole_or_gone() {
 }
 
 #[test]
+fn a_torn_generation_with_deleted_ranges_can_be_dropped_and_the_index_stays() {
+    let rig = InRocks::new();
+    let engine = rig.engine();
+    let store = engine.store(UID, &id("a")).unwrap();
+    let kept = engine.create_generation(store, Mark::ROOT, Coverage::Changes).unwrap().id;
+    engine.apply(kept, &RangeSet::default(), &mut Rows::new(noisy_rows(10, 10)), mark(1), None).unwrap();
+    let torn = engine.create_generation(store, Mark::ROOT, Coverage::Changes).unwrap().id;
+    let mut ranges = RangeSet::default();
+    ranges.insert(KeyRange { start: vec![0, 0, 1], end: Some(vec![0, 0, 9]) });
+    let mut failing = Rows::failing_at_the_end(noisy_rows(6000, 1000)); // a batch and a half
+    assert!(engine.apply(torn, &ranges, &mut failing, mark(1), None).is_err());
+    engine.drop_generation(torn).unwrap();
+    drop(engine);
+    let rig = rig.reopened();
+    let left: Vec<_> = rig.engine().generations(store).unwrap().iter().map(|record| record.id).collect();
+    assert_eq!(left, [kept]);
+}
+
+#[test]
 fn entries_without_a_record_are_found_and_their_number_is_not_used_again() {
     let rig = InRocks::new();
     let store = rig.engine.store(UID, &id("a")).unwrap();
