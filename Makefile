@@ -25,7 +25,7 @@ demo: install ## Stream a year of flights through the store with 64 MiB, kill it
 
 test: install ## Run all tests: unit, integration, house rules, examples, doc tests, and the build without RocksDB.
 	$(CARGO) test $(ONE)
-	$(CARGO) test $(ONE) --no-default-features --features conformance --lib
+	$(CARGO) test $(ONE) --no-default-features --features conformance,metrics --lib
 
 campaign: install ## Run the tests that take minutes and gigabytes; before a release.
 	$(CARGO) test $(ONE) --lib -- --ignored

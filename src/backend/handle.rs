@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+#[cfg(feature = "metrics")]
+use std::sync::MutexGuard;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +43,9 @@ struct Inner {
     fixed: Vec<Lease>,
     /// Where transactions spill to.
     scratch: Option<ScratchDir>,
+    /// The rows of the table of holders that have a gauge. Nothing is called under it.
+    #[cfg(feature = "metrics")]
+    published: Mutex<Vec<(&'static str, Option<Arc<str>>)>>,
     /// Held for its lock where the index itself does not.
     _work_dir: Option<WorkDir>,
     /// The generations that are in use in this process, and how often. Nothing is called under it.
@@ -151,7 +156,19 @@ impl Backend {
         let fixed = fixed.into_iter().filter_map(|(bytes, kind)| budget.lease(bytes, kind).ok()).collect(); // two
         let (in_use, admitted) = (Mutex::default(), Mutex::default());
         let Places { scratch, work_dir } = places;
-        let inner = Inner { worker, engine, options, budget, fixed, scratch, _work_dir: work_dir, in_use, admitted };
+        let inner = Inner {
+            worker,
+            engine,
+            options,
+            budget,
+            fixed,
+            scratch,
+            #[cfg(feature = "metrics")]
+            published: Mutex::default(),
+            _work_dir: work_dir,
+            in_use,
+            admitted,
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -196,6 +213,11 @@ impl Backend {
     /// `DiskFull` or `Engine`; what is durable in the checkpoint is safe.
     pub fn flush(&self) -> Result<()> {
         self.inner.engine.flush()
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(super) fn published(&self) -> MutexGuard<'_, Vec<(&'static str, Option<Arc<str>>)>> {
+        self.inner.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The options it was opened with.

@@ -28,6 +28,8 @@ mod filter;
 mod generation;
 mod handle;
 mod memory;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod options;
 #[cfg(feature = "rocksdb")]
 mod rocks;
@@ -40,10 +42,10 @@ mod testing;
 mod workdir;
 mod worker;
 
+pub use crate::budget::{MemoryHolder, Shortages};
 pub use contract::EngineMemory;
 pub(crate) use contract::{Coverage, GenerationId, GenerationRecord, StoreNumber, VersionRecord};
 pub(crate) use generation::Generation;
-pub use crate::budget::{MemoryHolder, Shortages};
 pub(crate) use handle::{Admission, InUse, Room};
 pub use handle::{Backend, MemoryUse};
 pub use options::{BackendCompression, BackendOptions, MIN_MEMORY_LIMIT_BYTES};

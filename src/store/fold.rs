@@ -44,6 +44,8 @@ impl Core {
                     core.report(
                         core.fold(longest / 2).and_then(|()| core.bound_singles()).and_then(|()| core.merge_base()),
                     );
+                    #[cfg(feature = "metrics")]
+                    core.backend.publish_metrics();
                 }
             }));
         }
