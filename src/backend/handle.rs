@@ -45,7 +45,7 @@ struct Inner {
     scratch: Option<ScratchDir>,
     /// The rows of the table of holders that have a gauge. Nothing is called under it.
     #[cfg(feature = "metrics")]
-    published: Mutex<Vec<(&'static str, Option<Arc<str>>)>>,
+    published: Mutex<Vec<Row>>,
     /// Held for its lock where the index itself does not.
     _work_dir: Option<WorkDir>,
     /// The generations that are in use in this process, and how often. Nothing is called under it.
@@ -92,6 +92,10 @@ pub(crate) struct Places {
     pub(crate) scratch: Option<ScratchDir>,
     pub(super) work_dir: Option<WorkDir>,
 }
+
+/// Kind and owner of a row of the table of holders.
+#[cfg(feature = "metrics")]
+type Row = (&'static str, Option<Arc<str>>);
 
 /// Says that a store is open, until it is dropped.
 pub(crate) struct Admission {
@@ -216,7 +220,7 @@ impl Backend {
     }
 
     #[cfg(feature = "metrics")]
-    pub(super) fn published(&self) -> MutexGuard<'_, Vec<(&'static str, Option<Arc<str>>)>> {
+    pub(super) fn published(&self) -> MutexGuard<'_, Vec<Row>> {
         self.inner.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
