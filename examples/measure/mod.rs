@@ -2,6 +2,7 @@
 //! counts, and figures that must hold. Not a program: `scale`, `memory_plot`, `flights` and the benches include it.
 
 #![allow(dead_code, reason = "each program uses a part of it")]
+#![allow(unused_imports, reason = "a bench without a harness drops the tests, but not what they import")]
 
 pub(crate) mod calendar;
 pub(crate) mod cgroup;

@@ -42,6 +42,16 @@ impl Plan {
         Self { keys: 3_000_000, stores: 1, residency: Residency::Mapped, limit_mib: 48, dir }
     }
 
+    /// The same with another number of keys.
+    pub(crate) fn with_keys(self, keys: u64) -> Self {
+        Self { keys, ..self }
+    }
+
+    /// The same in another directory.
+    pub(crate) fn within(self, dir: PathBuf) -> Self {
+        Self { dir, ..self }
+    }
+
     /// Takes an argument of the command line, if it is one of a plan's.
     pub(crate) fn take(&mut self, word: &str, value: &mut dyn Iterator<Item = String>) -> Result<bool, Failure> {
         let mut value = || value.next().ok_or(format!("{word} needs a value"));
