@@ -15,8 +15,10 @@ use super::{Failure, kernel};
 
 /// While loading, files that newer ones have replaced are deleted after so many commits of each store.
 const RETIRE_EVERY: u64 = 16;
-/// Gets of the phase that reads at old versions.
+/// Gets of the phase that reads at old versions, and how long it goes on at most: where the state is far larger than the memory
+/// for its pages, each get waits for the disk.
 const OLD_READS: u64 = 100_000;
+const OLD_READS_TIME: Duration = Duration::from_secs(30);
 /// Versions of which a checksum is verified at the end; more would take longer than all the rest.
 const VERIFIED_VERSIONS: u64 = 4;
 /// How many entries pass between two looks at the progress.
@@ -292,14 +294,20 @@ impl Job<'_> {
         let versions: Vec<Version> = (plan.loaded().0..=plan.newest().0).map(Version).collect(); // as many as are retained
         let mut progress = Progress::start("gets at old versions", OLD_READS);
         let began = self.clock.elapsed();
+        let until = began + OLD_READS_TIME;
+        let mut gets = 0;
         for (store, provider) in stores.each() {
             let views = versions.iter().map(|at| provider.read_at(*at)).collect::<Result<Vec<_>, _>>()?; // as many again
             for (get, view) in (0..OLD_READS / plan.stores).zip(views.iter().cycle()) {
+                if self.clock.elapsed() > until {
+                    break;
+                }
                 self.get(view, store, mix(get) % plan.store_keys(), view.version())?;
+                gets += 1;
             }
             progress.advance(OLD_READS / plan.stores);
         }
-        let answer = self.done(began, OLD_READS / plan.stores * plan.stores);
+        let answer = self.done(began, gets);
         self.close(stores);
         Ok(answer)
     }
