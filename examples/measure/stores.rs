@@ -33,16 +33,10 @@ impl Stores {
     /// Whom a meter asks: the backend, for as long as it is open.
     pub(crate) fn accounts(&self) -> Accounts {
         let backend = self.backend.clone();
-        Box::new(move || accounted_bytes(&backend))
+        Box::new(move || backend.memory().held_bytes)
     }
 
     pub(crate) fn each(&self) -> impl Iterator<Item = (u64, &RocksDbProvider)> {
         (0..).zip(&self.providers)
     }
-}
-
-/// The sum of `backend.memory()`. Memtables are charged to the block cache.
-pub(crate) fn accounted_bytes(backend: &Backend) -> u64 {
-    let memory = backend.memory();
-    memory.index.block_cache_bytes + memory.index.table_readers_bytes + memory.leases_bytes
 }
