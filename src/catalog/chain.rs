@@ -27,6 +27,7 @@ impl Chain {
     }
 
     /// All runs, oldest first.
+    #[cfg(test)]
     pub(crate) fn runs(&self) -> impl Iterator<Item = RunName> {
         self.base.iter().chain(&self.singles).copied()
     }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::directory::Directory;
 use super::protocol::{Claim, Confirmation, Wanted, fenced_by};
 use super::reachable::Retirement;
-use super::{Catalog, RunName};
+use super::{Catalog, RunName, Sparing};
 use crate::error::ErrorKind;
 use crate::version::{Epoch, Version, VersionId};
 
@@ -106,8 +106,8 @@ impl World {
                 Actor::PlanDeletions
             }
             Actor::PlanDeletions => {
-                let pins: Vec<_> = self.pins.iter().copied().collect();
-                let plan = self.catalog().retire(&pins).unwrap();
+                let sparing = Sparing { pins: self.pins.iter().copied().collect(), ..Sparing::default() };
+                let plan = self.catalog().retire(&sparing).unwrap();
                 Actor::Delete { plan: Box::new(plan), next: 0 }
             }
             Actor::Delete { plan, next } => self.delete(plan, next, usize::from(choice)),
@@ -186,6 +186,7 @@ impl World {
             let made = self.check_chain(&catalog, *id, &BTreeSet::new()).is_some();
             let listed = catalog.versions().any(|listed| listed == *id);
             let given_up = number < horizon.0 && number != catalog.head().version.0;
+            assert!(made || given_up, "{id} was not given up and cannot be made");
             assert_eq!(listed, made && !given_up, "{id}");
         }
     }
@@ -235,7 +236,7 @@ impl World {
     fn check_retirement(&self, stop: usize) {
         let before = self.catalog();
         let pins: Vec<_> = self.pins.iter().copied().collect();
-        let plan = before.retire(&pins).unwrap();
+        let plan = before.retire(&Sparing { pins: pins.clone(), ..Sparing::default() }).unwrap();
         let mut after = Self { files: self.files.clone(), parents: self.parents.clone(), ..Self::default() };
         for deletion in plan.delete.iter().take(stop) {
             after.files.remove(deletion.file);

@@ -44,4 +44,4 @@ pub(crate) use listing::Listing;
 pub use name::RunName;
 pub(crate) use name::{FORKS, FileName, TemporaryName};
 pub(crate) use protocol::{Claim, Confirmation, Wanted, fenced_by};
-pub(crate) use reachable::Doomed;
+pub(crate) use reachable::{Doomed, Sparing};

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use super::directory::StoreDirectory;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Sparing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::version::Version;
 
@@ -73,7 +73,7 @@ pub(super) fn retire(directory: &StoreDirectory, retain: usize) -> Result<Retire
     }
     let catalog = directory.catalog()?;
     let mut retired = Retired { oldest: oldest(&catalog), deleted: Vec::new() };
-    let doomed = catalog.retire(&[])?.delete;
+    let doomed = catalog.retire(&Sparing::default())?.delete;
     for deletion in doomed.into_iter().filter(|deletion| !directory.is_being_written(&deletion.file)) {
         match directory.delete(&deletion.file) {
             Err(error) if error.is_not_found() => {}
