@@ -105,6 +105,18 @@ impl Catalog {
         steps.chain(at).ok_or_else(|| chain::missing(at, &lineage, &self.listing.runs, unusable, &steps))
     }
 
+    /// The fewest deltas of the head's lineage that lead from `from` to `to`, oldest first, without the `unusable` ones.
+    pub(crate) fn deltas(&self, from: Version, to: Version, unusable: &BTreeSet<RunName>) -> Option<Vec<RunName>> {
+        chain::deltas_between(&self.lineage, &self.listing.runs, unusable, from, to)
+    }
+
+    /// The versions that could be read if the `unusable` runs were gone, in ascending order.
+    pub(crate) fn versions_without(&self, unusable: &BTreeSet<RunName>) -> Vec<VersionId> {
+        let horizon = self.horizon().min(self.head.version);
+        let steps = Steps::over(&self.lineage, &self.listing.runs, unusable);
+        steps.iter().map(|step| step.run.to()).filter(|id| id.version >= horizon).collect() // as many as are retained
+    }
+
     /// The runs that lead to `at`, the narrowest first.
     pub(crate) fn leading_to(&self, at: VersionId) -> Vec<RunName> {
         let from_lowest = self.listing.runs.range(RunName::lowest(at)..).map(|(name, _)| *name);
@@ -244,7 +256,10 @@ mod tests {
         let kept = catalog.retire(&Sparing::default()).unwrap();
         assert_eq!(kept.delete, [], "what lies below is not proven to be unreachable: the fork may be repaired");
         files.forks.insert(Epoch(3), Fork::Damaged("a test".into()));
-        assert!(Catalog::new(files).retire(&Sparing::default()).unwrap_err().is_corrupt(), "nobody knows what that writer builds on");
+        assert!(
+            Catalog::new(files).retire(&Sparing::default()).unwrap_err().is_corrupt(),
+            "nobody knows what that writer builds on"
+        );
     }
 
     #[test]

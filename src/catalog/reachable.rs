@@ -43,6 +43,8 @@ pub(crate) struct Retirement {
     pub(crate) forks: BTreeSet<Epoch>,
     /// What goes, in the order in which it is to be deleted; it may stop anywhere.
     pub(crate) delete: Vec<Deletion>,
+    /// The runs that others go for the sake of: look at them before anything goes.
+    pub(crate) relied_on: BTreeSet<RunName>,
 }
 
 /// A file that may be deleted, and why.
@@ -57,6 +59,18 @@ pub(crate) struct Deletion {
 pub(crate) enum Doomed {
     Published(FileName),
     Temporary(TemporaryName),
+}
+
+impl Doomed {
+    /// The run, if it is one.
+    pub(crate) fn run(&self) -> Option<RunName> {
+        if let Self::Published(FileName::Run(run)) = self { Some(*run) } else { None }
+    }
+
+    /// Whether it is an announcement.
+    pub(crate) fn is_horizon(&self) -> bool {
+        matches!(self, Self::Published(FileName::Horizon(_)))
+    }
 }
 
 impl fmt::Display for Doomed {
@@ -132,7 +146,9 @@ impl Catalog {
         }
         kept.keep_unproven(self);
         let delete = doomed(self, &kept, &main);
-        Ok(Retirement { runs: kept.runs, forks: kept.forks, delete })
+        let gone = delete.iter().filter_map(|deletion| deletion.file.run());
+        let relied_on = gone.filter_map(|run| main.stand_in(&run)).filter(|wide| kept.runs.contains(wide)).collect();
+        Ok(Retirement { runs: kept.runs, forks: kept.forks, delete, relied_on })
     }
 
     /// The versions that live claims build on, wherever they lie.
@@ -261,9 +277,11 @@ impl Kept {
         }
         // A chain ends at a snapshot, or at version 0; so far down the forks say which runs count.
         let bases = layout.points.iter().map(|point| {
-            let newest = self.runs.iter().rev().find(|run| {
-                run.is_snapshot() && run.to().version <= *point && lineage.owns(run.to())
-            });
+            let newest = self
+                .runs
+                .iter()
+                .rev()
+                .find(|run| run.is_snapshot() && run.to().version <= *point && lineage.owns(run.to()));
             newest.map_or(Version::EMPTY, |run| run.to().version)
         });
         let lowest = bases.min().unwrap_or_default();

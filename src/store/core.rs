@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::commit::{ChangeSet, Writer, commit};
@@ -23,12 +23,12 @@ use crate::version::{Epoch, IdSource, StoreUid, Version, VersionId};
 
 /// What a provider, its transactions and the folding job share.
 #[derive(Debug)]
-pub(super) struct Core {
-    pub(super) directory: StoreDirectory,
+pub(crate) struct Core {
+    pub(crate) directory: StoreDirectory,
     pub(super) backend: Backend,
     pub(super) store: StoreNumber,
     uid: StoreUid,
-    pub(super) options: StoreOptions,
+    pub(crate) options: StoreOptions,
     holder: String,
     pub(super) slot: Arc<Slot>,
     pub(super) scans: Arc<OpenScans>,
@@ -41,6 +41,8 @@ pub(super) struct Core {
     /// Whether the provider has ended. A background job holds it from before it takes hold of this core until it has let go
     /// of it, so that the provider does not end while a job keeps the index open. Taken before `moving`.
     pub(super) has_ended: Arc<Mutex<bool>>,
+    /// The provider is about to end: long work stops at its next look.
+    is_ending: AtomicBool,
     /// Guards which layers are current. Held for moments only: no I/O and no other lock is taken under it.
     state: Mutex<State>,
 }
@@ -132,6 +134,7 @@ impl Core {
             moving: Mutex::default(),
             is_folding: AtomicBool::new(false),
             has_ended: Arc::default(),
+            is_ending: AtomicBool::new(false),
             state: Mutex::new(state),
         })
     }
@@ -232,8 +235,14 @@ impl Core {
         drop(last); // not under the state's lock, since the index may be called
     }
 
+    /// Whether long work goes on: not once the provider has been dropped.
+    pub(super) fn go_on(&self) -> ControlFlow<()> {
+        if self.is_ending.load(Ordering::Acquire) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
     /// Waits until no background job holds on to this core, and lets none do so any more.
     pub(super) fn end_jobs(&self) {
+        self.is_ending.store(true, Ordering::Release);
         *self.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
 

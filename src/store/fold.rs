@@ -1,5 +1,6 @@
 //! Folding: taking the deltas that wait into the index, or into the base where they are many.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -56,7 +57,7 @@ impl Core {
             state.layers.mark.at.version.0.saturating_sub(state.collapsed_to.0)
         };
         if singles > MOST_SINGLES {
-            self.move_base(write_collapsed)?;
+            self.move_base(|directory, chain| write_collapsed(directory, chain, &|_| self.go_on()))?;
         }
         Ok(())
     }
@@ -108,7 +109,9 @@ impl Core {
             [] => return Ok(()),
             [only] => Arc::clone(only), // as it is
             several => {
-                let Some(name) = collapse(&self.directory, several)? else { return Ok(()) };
+                let Some(name) = collapse(&self.directory, several, &|_| ControlFlow::Continue(()))? else {
+                    return Ok(());
+                };
                 self.directory.open_run(&name)?
             }
         };
@@ -131,7 +134,7 @@ impl Core {
             let layers = Arc::clone(&self.state().layers);
             let Some(runs) = layers.next_merge() else { return Ok(()) };
             drop(layers);
-            let Some(name) = collapse(&self.directory, &runs)? else { return Ok(()) };
+            let Some(name) = collapse(&self.directory, &runs, &|_| self.go_on())? else { return Ok(()) };
             let merged = self.directory.open_run(&name)?;
             let _moving = self.moving();
             if !self.swap(&runs, None, Some(&Source::Base(merged))) {

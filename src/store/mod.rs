@@ -40,13 +40,16 @@ mod upkeep;
 mod view;
 
 pub use contract::{ReadStore, StateStoreProvider, VersionInfo, WriteStore};
+pub(crate) use directory::{DirectoryOptions, MOST_ATTEMPTS, StoreDirectory, is_about_the_file, is_about_the_listing};
 pub use memory::MemoryProvider;
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
 pub use options::Planted;
-pub use options::{Residency, StoreOptions};
+pub use options::{Residency, StoreOptions, Upkeep};
 pub use provider::RocksDbProvider;
+pub(crate) use rewrite::{Observer, Prepared, collapse, prepare_collapsed, prepare_snapshot, write_snapshot};
 pub use scan::{Entry, Scan};
 pub use transaction::Transaction;
+pub(crate) use upkeep::{Retained, retirable, retire, verify};
 pub use upkeep::{Retired, Verified};
 pub use view::View;

@@ -1,5 +1,6 @@
 //! How a store is held and how long its callers wait.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::backend::Coverage;
@@ -26,6 +27,16 @@ impl Residency {
     }
 }
 
+/// Who does a store's maintenance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Upkeep {
+    /// The backend's background thread, behind the committers' backs.
+    #[default]
+    Background,
+    /// Nobody, unless `maintain`, `snapshot` or `retire` are called, here or in another process.
+    Manual,
+}
+
 /// Options of one store.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
@@ -35,6 +46,10 @@ pub struct StoreOptions {
     pub(super) codec: PageCodec,
     pub(super) longest_tail: usize,
     pub(super) collapse_from_bytes: u64,
+    retain_versions: usize,
+    retain_changes: Option<u64>,
+    upkeep: Upkeep,
+    pace: Option<NonZeroU64>,
     #[cfg(feature = "conformance")]
     pub(super) planted: Planted,
 }
@@ -63,6 +78,10 @@ impl Default for StoreOptions {
             codec: PageCodec::None,
             longest_tail: 16,
             collapse_from_bytes: 1 << 20,
+            retain_versions: 100,
+            retain_changes: None,
+            upkeep: Upkeep::Background,
+            pace: None,
             #[cfg(feature = "conformance")]
             planted: Planted::Nothing,
         }
@@ -120,6 +139,60 @@ impl StoreOptions {
     pub fn collapse_from(mut self, bytes: u64) -> Self {
         self.collapse_from_bytes = bytes;
         self
+    }
+
+    /// How many of the newest versions stay readable when the store is cleaned up; 100 unless set, at least 1.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0.
+    pub fn retain_versions(mut self, versions: usize) -> Result<Self> {
+        if versions == 0 {
+            return Err(Error::invalid("at least the newest version stays"));
+        }
+        self.retain_versions = versions;
+        Ok(self)
+    }
+
+    /// Of how many of the newest versions the exact changes stay, also where the versions themselves are let go; as many as
+    /// versions are retained unless set.
+    #[must_use]
+    pub fn retain_changes(mut self, versions: u64) -> Self {
+        self.retain_changes = Some(versions);
+        self
+    }
+
+    /// Who collapses, takes snapshots and cleans up; the background unless set.
+    #[must_use]
+    pub fn upkeep(mut self, upkeep: Upkeep) -> Self {
+        self.upkeep = upkeep;
+        self
+    }
+
+    /// The most bytes a second that the background writes to collapse and to take snapshots; unless set, as fast as it can.
+    #[must_use]
+    pub fn upkeep_pace(mut self, bytes_per_second: NonZeroU64) -> Self {
+        self.pace = Some(bytes_per_second);
+        self
+    }
+
+    pub(crate) fn retained_versions(&self) -> usize {
+        self.retain_versions
+    }
+
+    pub(crate) fn retained_changes(&self) -> u64 {
+        self.retain_changes.unwrap_or(self.retain_versions as u64)
+    }
+
+    pub(crate) fn upkeep_by(&self) -> Upkeep {
+        self.upkeep
+    }
+
+    pub(crate) fn pace(&self) -> Option<NonZeroU64> {
+        self.pace
+    }
+
+    pub(crate) fn run_access(&self) -> Access {
+        self.access
     }
 
     /// Plants a bug.

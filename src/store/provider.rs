@@ -12,7 +12,7 @@ use super::options::StoreOptions;
 use super::rewrite::{write_collapsed, write_snapshot};
 use super::tenancy::Tenancy;
 use super::transaction::{Committer, Opened, Transaction};
-use super::upkeep::{Retired, Verified, retire, verify};
+use super::upkeep::{Retained, Retired, Verified, retire, verify};
 use super::view::View;
 use crate::backend::Backend;
 use crate::bytes::Bytes;
@@ -63,7 +63,7 @@ impl RocksDbProvider {
         Ok(Self { tenancy: Arc::new(Tenancy { core }) })
     }
 
-    pub(super) fn core(&self) -> &Arc<Core> {
+    pub(crate) fn core(&self) -> &Arc<Core> {
         &self.tenancy.core
     }
 
@@ -73,7 +73,7 @@ impl RocksDbProvider {
     /// # Errors
     /// A failure leaves the store as it was; calling again is safe.
     pub fn collapse(&self) -> Result<Version> {
-        self.core().move_base(write_collapsed)
+        self.core().move_base(|directory, chain| write_collapsed(directory, chain, &|_| self.core().go_on()))
     }
 
     /// Keeps the newest `retain` versions readable, and deletes every file that none of them needs. Readers that are open
@@ -82,7 +82,8 @@ impl RocksDbProvider {
     /// # Errors
     /// `InvalidInput` for 0; what the disk reports. It may stop anywhere, and be called again.
     pub fn retire(&self, retain: usize) -> Result<Retired> {
-        let retired = retire(&self.core().directory, retain)?;
+        let changes = self.core().options.retained_changes();
+        let retired = retire(&self.core().directory, Retained { versions: retain, changes })?;
         self.core().backend.engine().forget_versions(self.core().store, retired.oldest)?;
         Ok(retired)
     }
@@ -171,6 +172,6 @@ impl StateStoreProvider for RocksDbProvider {
     }
 
     fn snapshot(&self) -> Result<Version> {
-        self.core().move_base(write_snapshot)
+        self.core().move_base(|directory, chain| write_snapshot(directory, chain, &|_| self.core().go_on()))
     }
 }

@@ -10,6 +10,8 @@ mod crash;
 #[cfg(all(test, feature = "rocksdb"))]
 mod process;
 #[cfg(test)]
+mod maintenance;
+#[cfg(test)]
 mod smoke;
 #[cfg(test)]
 mod upkeep;
