@@ -10,7 +10,7 @@ use crate::store::StoreOptions;
 #[derive(Debug, Clone)]
 pub struct MaintenanceOptions {
     pub(super) retain_versions: usize,
-    pub(super) retain_changes: u64,
+    pub(super) retain_changes: Option<u64>,
     pub(super) pace: Option<NonZeroU64>,
     pub(super) access: Access,
 }
@@ -25,7 +25,7 @@ impl From<&StoreOptions> for MaintenanceOptions {
     fn from(options: &StoreOptions) -> Self {
         Self {
             retain_versions: options.retained_versions(),
-            retain_changes: options.retained_changes(),
+            retain_changes: options.retained_changes_if_set(),
             pace: options.pace(),
             access: options.run_access(),
         }
@@ -49,7 +49,7 @@ impl MaintenanceOptions {
     /// versions are retained unless set.
     #[must_use]
     pub fn retain_changes(mut self, versions: u64) -> Self {
-        self.retain_changes = versions;
+        self.retain_changes = Some(versions);
         self
     }
 

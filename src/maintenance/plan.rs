@@ -225,7 +225,7 @@ impl Seen<'_> {
         let mut listing = self.catalog.listing().clone();
         listing.horizons.insert(self.oldest);
         let after = Catalog::new(listing);
-        let sparing = Sparing { changes: options.retain_changes, ..Sparing::default() };
+        let sparing = Sparing { changes: options.retained_changes(), ..Sparing::default() };
         let delete = after.retire(&sparing)?.delete;
         let bytes = delete.iter().filter_map(|deletion| deletion.file.run());
         let bytes = bytes.filter_map(|run| self.catalog.listing().runs.get(&run)).sum();

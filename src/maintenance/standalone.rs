@@ -155,8 +155,12 @@ impl Maintenance {
 }
 
 impl MaintenanceOptions {
+    pub(super) fn retained_changes(&self) -> u64 {
+        self.retain_changes.unwrap_or(self.retain_versions as u64)
+    }
+
     pub(super) fn retained(&self) -> Retained {
-        Retained { versions: self.retain_versions, changes: self.retain_changes }
+        Retained { versions: self.retain_versions, changes: self.retained_changes() }
     }
 }
 

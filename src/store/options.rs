@@ -183,6 +183,10 @@ impl StoreOptions {
         self.retain_changes.unwrap_or(self.retain_versions as u64)
     }
 
+    pub(crate) fn retained_changes_if_set(&self) -> Option<u64> {
+        self.retain_changes
+    }
+
     pub(crate) fn upkeep_by(&self) -> Upkeep {
         self.upkeep
     }

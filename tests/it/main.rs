@@ -7,10 +7,10 @@ mod conformance;
 #[cfg(test)]
 #[path = "../crash/mod.rs"]
 mod crash;
-#[cfg(all(test, feature = "rocksdb"))]
-mod process;
 #[cfg(test)]
 mod maintenance;
+#[cfg(all(test, feature = "rocksdb"))]
+mod process;
 #[cfg(test)]
 mod smoke;
 #[cfg(test)]
