@@ -42,6 +42,6 @@ pub use maintenance::{Maintenance, MaintenanceOptions};
 pub use run::{Access, PageCodec};
 pub use store::{
     Entry, MemoryProvider, ReadStore, Residency, Retired, RocksDbProvider, Scan, StateStoreProvider, StoreOptions,
-    Transaction, Upkeep, Verified, VersionInfo, View, WriteStore,
+    Transaction, Upkeep, UpkeepState, Verified, VersionInfo, View, WriteStore,
 };
 pub use version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, VersionId};

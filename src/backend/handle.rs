@@ -26,6 +26,8 @@ pub struct Backend {
 struct Inner {
     /// Goes first, so that no job is running when the engine closes.
     worker: Worker,
+    /// Long work on files, so that no commit waits behind it.
+    upkeep: Worker,
     engine: Arc<dyn Engine>,
     options: BackendOptions,
     budget: Budget,
@@ -99,7 +101,8 @@ impl Backend {
     pub(crate) fn assemble(engine: Arc<dyn Engine>, worker: Worker, options: BackendOptions) -> Self {
         let budget = Budget::new(options.overlay_bytes() as u64);
         let (in_use, admitted) = (Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { worker, engine, options, budget, in_use, admitted }) }
+        let upkeep = worker.beside("alluvium-upkeep");
+        Self { inner: Arc::new(Inner { worker, upkeep, engine, options, budget, in_use, admitted }) }
     }
 
     /// Who holds how much memory, against the limit.
@@ -181,6 +184,11 @@ impl Backend {
     /// The backend's background thread. A job that holds a `Backend` must be short or rare: it keeps the index open.
     pub(crate) fn worker(&self) -> &Worker {
         &self.inner.worker
+    }
+
+    /// The thread that does the maintenance of all stores. Its jobs may take minutes.
+    pub(crate) fn upkeep(&self) -> &Worker {
+        &self.inner.upkeep
     }
 
     /// Frees the disk of dropped generations behind the callers' backs.

@@ -267,24 +267,17 @@ impl Kept {
     fn keep(&mut self, catalog: &Catalog, lineage: &Lineage, layout: &Layout, changes: Option<u64>) {
         let last = layout.points.last().copied().unwrap_or_default();
         let exact_from = changes.map(|changes| Version(catalog.head().version.0.saturating_sub(changes)));
+        // The forks say which runs count, down to the lowest that stays: whatever another retirement relies on is among them.
+        let mut lowest = catalog.head().version;
         for run in catalog.listing().runs.keys().filter(|run| lineage.owns(run.to())) {
             let is_above = run.to().version > last;
             let is_exact = run.is_single() && exact_from.is_some_and(|from| run.from() >= from);
             let is_needed = if is_above { changes.is_some() } else { layout.stand_in(run).is_none() };
             if is_needed || is_exact {
+                lowest = lowest.min(if run.is_snapshot() { run.to().version } else { run.from() });
                 self.runs.insert(*run);
             }
         }
-        // A chain ends at a snapshot, or at version 0; so far down the forks say which runs count.
-        let bases = layout.points.iter().map(|point| {
-            let newest = self
-                .runs
-                .iter()
-                .rev()
-                .find(|run| run.is_snapshot() && run.to().version <= *point && lineage.owns(run.to()));
-            newest.map_or(Version::EMPTY, |run| run.to().version)
-        });
-        let lowest = bases.min().unwrap_or_default();
         let on_the_way = lineage.segments().iter().take_while(|segment| segment.last >= lowest);
         self.forks.extend(on_the_way.map(|segment| segment.epoch));
     }

@@ -21,11 +21,14 @@
 //!
 //! What it does not do: lock anything, hold up a commit, or delete a file because of its age or name.
 
+mod background;
 mod options;
 mod pace;
 mod plan;
 mod provider;
 mod repair;
+#[cfg(test)]
+mod simulation;
 mod standalone;
 
 pub use options::MaintenanceOptions;

@@ -69,6 +69,8 @@ pub enum Task {
     },
     /// Let go of the oldest versions, and of every file that nothing needs.
     Retire,
+    /// Make damaged files anew. In no plan, since a listing does not show damage; the background does it when a load has met some.
+    Repair,
 }
 
 /// A task of a plan.
@@ -109,6 +111,8 @@ pub struct Plan {
     pub open: OpenCost,
     /// The oldest version that is to stay readable.
     pub oldest: Version,
+    /// The files that there are: runs, forks, announcements, and what is being written.
+    pub files: usize,
 }
 
 impl fmt::Display for Task {
@@ -117,6 +121,7 @@ impl fmt::Display for Task {
             Self::Collapse { from, to } => write!(f, "collapse the versions ({from}, {}]", to.version),
             Self::Snapshot { at } => write!(f, "take a snapshot of version {}", at.version),
             Self::Retire => f.write_str("let go of old versions"),
+            Self::Repair => f.write_str("make damaged files anew"),
         }
     }
 }
@@ -142,7 +147,9 @@ pub(super) fn plan(catalog: &Catalog, options: &MaintenanceOptions) -> Result<Pl
         base_runs: base.len(),
         base_bytes: bytes_of(&base),
     };
-    Ok(Plan { tasks, open, oldest })
+    let listing = catalog.listing();
+    let files = listing.runs.len() + listing.forks.len() + listing.horizons.len() + listing.temporaries.len();
+    Ok(Plan { tasks, open, oldest, files })
 }
 
 /// The oldest version that is to stay readable: the `retain`th from the top, of those that can be read.

@@ -58,6 +58,8 @@ pub enum Done {
     Snapshot(Version),
     /// Old versions are gone.
     Retired(Retired),
+    /// Damaged files were made anew, or could not be.
+    Repaired(Repaired),
     /// There was nothing to do (any more): somebody else has done it, or the version is no longer on the store's lineage.
     Nothing,
 }
@@ -195,6 +197,7 @@ pub(super) fn run(
         Task::Collapse { from, to } => run_collapse(directory, *from, *to, observe),
         Task::Snapshot { at } => run_snapshot(directory, *at, observe),
         Task::Retire => retire(directory, options.retained()).map(Done::Retired),
+        Task::Repair => repair(directory, observe).map(Done::Repaired),
     }
 }
 

@@ -3,10 +3,13 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::caretaker::{Caretaker, UpkeepState};
 use super::commit::{ChangeSet, Writer, commit};
-use super::directory::{Claimed, DirectoryOptions, MOST_ATTEMPTS, OpenChain, StoreDirectory, is_about_the_listing};
+use super::directory::{
+    Claimed, DirectoryOptions, MOST_ATTEMPTS, OpenChain, StoreDirectory, is_about_the_listing, name_of,
+};
 use super::layers::{Layers, Source};
 use super::load::{create, load};
 use super::options::{Residency, StoreOptions};
@@ -25,13 +28,17 @@ use crate::version::{Epoch, IdSource, StoreUid, Version, VersionId};
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) directory: StoreDirectory,
-    pub(super) backend: Backend,
+    pub(crate) backend: Backend,
     pub(super) store: StoreNumber,
     uid: StoreUid,
     pub(crate) options: StoreOptions,
     holder: String,
     pub(super) slot: Arc<Slot>,
     pub(super) scans: Arc<OpenScans>,
+    /// Who looks after the files; nobody unless it is set.
+    pub(crate) caretaker: OnceLock<Arc<dyn Caretaker>>,
+    /// As `has_ended`, for maintenance, which may take long.
+    pub(crate) upkeep_ended: Arc<Mutex<bool>>,
     /// Held by whoever rewrites the whole chain: one at a time. Taken before `moving`.
     rewriting: Mutex<()>,
     /// Held by whoever folds a delta or moves the base. Taken before `state`, never under it.
@@ -130,6 +137,8 @@ impl Core {
             holder,
             slot: Arc::default(),
             scans: Arc::default(),
+            caretaker: OnceLock::new(),
+            upkeep_ended: Arc::default(),
             rewriting: Mutex::default(),
             moving: Mutex::default(),
             is_folding: AtomicBool::new(false),
@@ -144,12 +153,12 @@ impl Core {
     }
 
     /// How many deltas wait to be folded.
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.state().layers.waiting()
     }
 
     /// Files that the current layers should have been made of but were damaged or gone.
-    pub(super) fn passed_over(&self) -> Vec<PathBuf> {
+    pub(crate) fn passed_over(&self) -> Vec<PathBuf> {
         self.state().passed_over.clone()
     }
 
@@ -236,7 +245,7 @@ impl Core {
     }
 
     /// Whether long work goes on: not once the provider has been dropped.
-    pub(super) fn go_on(&self) -> ControlFlow<()> {
+    pub(crate) fn go_on(&self) -> ControlFlow<()> {
         if self.is_ending.load(Ordering::Acquire) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
@@ -244,6 +253,7 @@ impl Core {
     pub(super) fn end_jobs(&self) {
         self.is_ending.store(true, Ordering::Release);
         *self.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.upkeep_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
 
     /// Gives a generation that was taken up from an earlier process its filter back, in the background.
@@ -266,7 +276,7 @@ impl Core {
     /// Rewrites the chain of the newest version as one run with `write`, and moves the base up to it.
     ///
     /// While the run is written, new commits fold into a new generation; when it is there, the old one is dropped.
-    pub(super) fn move_base(
+    pub(crate) fn move_base(
         &self,
         write: impl Fn(&StoreDirectory, &OpenChain) -> Result<Option<RunName>>,
     ) -> Result<Version> {
@@ -305,6 +315,42 @@ impl Core {
             Some(_) => self.directory.open_chain(&self.directory.catalog()?, to),
             None => Ok(chain), // it is as short as it gets
         }
+    }
+
+    /// How many runs and generations a read may touch.
+    pub(crate) fn sources(&self) -> usize {
+        self.state().layers.sources.len()
+    }
+
+    /// How the maintenance is doing.
+    pub(crate) fn upkeep(&self) -> UpkeepState {
+        let told = self.caretaker.get().map(|caretaker| caretaker.tell()).unwrap_or_default();
+        UpkeepState { read_sources: self.sources() as u64, ..told }
+    }
+
+    /// Reads a run that has been collapsed on the disk in the place of its parts, where the base consists of these.
+    pub(crate) fn adopt_collapsed(&self, from: Version, to: VersionId) -> Result<()> {
+        let merged = self.directory.open_run(&RunName::delta(from, to)?)?;
+        let _moving = self.moving();
+        let layers = Arc::clone(&self.state().layers);
+        if let Some(parts) = layers.base_between(from, to) {
+            self.swap(&parts, None, Some(&Source::Base(merged)));
+        }
+        Ok(())
+    }
+
+    /// Reads runs that have been made anew in the place of the damaged ones.
+    pub(crate) fn adopt_remade(&self) -> Result<()> {
+        let _moving = self.moving();
+        let layers = Arc::clone(&self.state().layers);
+        for old in layers.sources.iter().filter_map(Source::base) {
+            let new = self.directory.open_run(&name_of(old.header())?)?;
+            if !Arc::ptr_eq(old, &new) {
+                self.swap(std::slice::from_ref(old), None, Some(&Source::Base(new)));
+            }
+        }
+        self.state().passed_over.clear();
+        Ok(())
     }
 
     /// The newest committed version.

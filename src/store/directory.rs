@@ -323,15 +323,21 @@ impl StoreDirectory {
         self.create(seen.max(name.to().epoch), FileName::Run(*name))
     }
 
+    /// Makes durable what a listing showed.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.checkpoint.sync(&self.path)
+    }
+
     /// Takes a damaged run away, for good, so that it can be made anew; whoever holds it open goes on with what it holds.
     pub(crate) fn take_away(&self, name: &RunName) -> Result<()> {
+        self.sync()?; // what it was made anew from may be visible only
         self.lock_runs().remove(name);
         match self.checkpoint.delete(&self.file(name)) {
             Err(error) if error.is_not_found() => {}
             outcome => outcome?,
         }
         // Durably, or the new file would be published under a name that a crash brings back.
-        self.checkpoint.sync(&self.path)
+        self.sync()
     }
 
     /// Starts a new run under a temporary name.

@@ -42,12 +42,19 @@ impl Core {
                 let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
                 if !*has_ended && let Some(core) = core.upgrade() {
                     core.is_folding.store(false, Ordering::Release);
-                    core.report(
-                        core.fold(longest / 2).and_then(|()| core.bound_singles()).and_then(|()| core.merge_base()),
-                    );
+                    core.report(core.fold(longest / 2));
+                    if core.caretaker.get().is_none() {
+                        core.report(core.bound_base());
+                    }
                 }
             }));
         }
+    }
+
+    /// Keeps what an open replays and what a read touches within bounds.
+    pub(crate) fn bound_base(&self) -> Result<()> {
+        self.bound_singles()?;
+        self.merge_base()
     }
 
     /// Collapses the single deltas above the base when there are very many, which tiny commits would otherwise make.
@@ -129,7 +136,7 @@ impl Core {
     }
 
     /// Merges runs of the base while there are many of like size. Commits and folds go on meanwhile.
-    pub(super) fn merge_base(&self) -> Result<()> {
+    pub(crate) fn merge_base(&self) -> Result<()> {
         loop {
             let layers = Arc::clone(&self.state().layers);
             let Some(runs) = layers.next_merge() else { return Ok(()) };

@@ -9,7 +9,7 @@ use crate::catalog::next_merge;
 use crate::entry::{Families, KeyRange, Probe};
 use crate::error::Result;
 use crate::run::{Layer, Run};
-use crate::version::{Mark, RunKind};
+use crate::version::{Mark, RunKind, Version, VersionId};
 
 /// One source of a state: a file read in place, or a key range of the index.
 #[derive(Debug, Clone)]
@@ -152,6 +152,23 @@ impl Layers {
         debug_assert_eq!(replaced.len(), count);
         let sources = above.iter().chain(by).chain(below).cloned().collect();
         Some(Self { sources, ..self.clone() })
+    }
+
+    /// The runs of the base that hold exactly the versions `(from, to]`, newest first, where there are several.
+    pub(super) fn base_between(&self, from: Version, to: VersionId) -> Option<Vec<Arc<Run>>> {
+        let starts = |run: &&Arc<Run>| run.header().to_id() == to;
+        let place = self.sources.iter().position(|source| source.base().as_ref().is_some_and(starts))?;
+        let mut parts: Vec<Arc<Run>> = Vec::new(); // as many as the base has
+        for run in self.sources.get(place..)?.iter().map_while(Source::base) {
+            if run.header().kind == RunKind::Snapshot || run.header().from < from {
+                return None;
+            }
+            parts.push(Arc::clone(run));
+            if run.header().from == from {
+                return (parts.len() > 1).then_some(parts);
+            }
+        }
+        None
     }
 
     /// Adjacent collapsed deltas of like size that should become one, newest first; `None` where there are none.

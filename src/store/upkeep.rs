@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+use super::core::Core;
 use super::directory::{StoreDirectory, is_about_the_file};
 use crate::catalog::{Catalog, Deletion, FileName, Fork, RunName, Sparing};
 use crate::error::{Error, ErrorKind, Result};
@@ -118,6 +119,10 @@ pub(crate) fn retire(directory: &StoreDirectory, retained: Retained) -> Result<R
     // What has gone in between was overtaken by something that this listing may have missed.
     let gone = before.listing().runs.keys().filter(|run| !catalog.listing().runs.contains_key(run));
     let plan = checked_plan(directory, &catalog, retained, gone.copied().collect())?;
+    if !plan.is_empty() {
+        // What the others go for may be visible but not yet durable, left by a maintainer that was killed.
+        directory.sync()?;
+    }
     let mut retired = Retired { oldest: oldest(&catalog), deleted: Vec::new() };
     let doomed = plan.into_iter().filter(|deletion| !directory.is_being_written(&deletion.file));
     for deletion in doomed {
@@ -128,6 +133,15 @@ pub(crate) fn retire(directory: &StoreDirectory, retained: Retained) -> Result<R
         retired.deleted.push((directory.display_path(deletion.file), deletion.reason.to_string()));
     }
     Ok(retired)
+}
+
+impl Core {
+    /// As [`retire`]; the index forgets the versions too.
+    pub(crate) fn retire(&self, retained: Retained) -> Result<Retired> {
+        let retired = retire(&self.directory, retained)?;
+        self.backend.engine().forget_versions(self.store, retired.oldest)?;
+        Ok(retired)
+    }
 }
 
 /// What [`retire`] would delete, and why. Announces and deletes nothing.
