@@ -28,21 +28,28 @@ impl Must {
 }
 
 /// Collects what was missed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Report {
+    bench: &'static str,
     missed: Vec<String>,
 }
 
 impl Report {
+    /// Of the benchmark with this name.
+    pub(crate) fn of(bench: &'static str) -> Self {
+        Self { bench, missed: Vec::new() }
+    }
+
     /// Prints a figure. One without a value is one that its contender can't have.
     pub(crate) fn figure(&mut self, case: &str, value: f64, unit: &str, must: Option<Must>) -> Result<(), Failure> {
         let ok = must.is_none_or(|must| must.holds(value));
         let must = must.map(Must::text);
         let field = must.as_ref().map(|must| format!(",\"must\":\"{must}\"")).unwrap_or_default();
+        let bench = self.bench;
         let mut out = io::stdout().lock();
         writeln!(
             out,
-            "{{\"bench\":\"batch\",\"case\":\"{case}\",\"value\":{value:.3},\"unit\":\"{unit}\"{field},\"ok\":{ok}}}"
+            "{{\"bench\":\"{bench}\",\"case\":\"{case}\",\"value\":{value:.3},\"unit\":\"{unit}\"{field},\"ok\":{ok}}}"
         )?;
         out.flush()?;
         let verdict = match (&must, ok) {

@@ -130,10 +130,11 @@ impl Catalog {
             self.chain(*pin, &BTreeSet::new())?;
             points.push(*pin);
         }
-        // Whatever lies above the oldest version that can be read stays anyway.
-        let oldest = self.versions().next().unwrap_or(self.head());
-        points.retain(|point| !self.lineage().owns(*point) || point.version < oldest.version);
-        points.push(oldest);
+        // Whatever lies above the horizon stays anyway. Not above the oldest version that can be made: in a listing that was
+        // overtaken by another retirement, the files of some versions show neither as they were nor as they are.
+        let oldest = self.horizon().min(self.head().version);
+        points.retain(|point| !self.lineage().owns(*point) || point.version < oldest);
+        points.extend(self.at(oldest));
         let mut kept = Kept::default();
         kept.forks.extend(self.listing().forks.range(self.head().epoch.next()..).map(|(epoch, _)| *epoch));
         let (ours, others): (Vec<_>, Vec<_>) = points.into_iter().partition(|point| self.lineage().owns(*point));

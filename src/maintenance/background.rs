@@ -110,13 +110,13 @@ impl Background {
 
     /// Does the most urgent thing, and asks for another turn if more is left.
     fn turn(&self, core: &Arc<Core>) {
-        drop(self.attempt("the base", || core.bound_base()));
+        self.attempt("the base", || core.bound_base());
         // After a failure the next commit asks again.
-        let Ok(Some(Planned { task, .. })) = self.look(core) else { return };
+        let Some(Planned { task, .. }) = self.look(core) else { return };
         let observe = |bytes: u64| self.while_writing(core, bytes);
         let pacer = Pacer::new(self.options.pace, &*self.clock, &observe);
         let done = self.attempt(kind(&task), || act(core, &self.options, &task, &|bytes| pacer.observe(bytes)));
-        if let Ok(done) = done {
+        if let Some(done) = done {
             self.state().told.tasks_done += 1;
             if let Done::Repaired(repaired) = &done {
                 self.state().is_repaired = true;
@@ -127,15 +127,15 @@ impl Background {
             // Where nothing came of it, the plan would be the same again.
             let is_idle =
                 matches!(&done, Done::Nothing) || matches!(&done, Done::Retired(gone) if gone.deleted.is_empty());
-            if !is_idle && let Ok(Some(left)) = self.look(core) {
+            if !is_idle && let Some(left) = self.look(core) {
                 self.ask(core, left.urgency);
             }
         }
     }
 
     /// The most urgent task that is worth a turn.
-    fn look(&self, core: &Core) -> std::result::Result<Option<Planned>, ()> {
-        let plan = self.attempt("planning", || plan(&core.directory.catalog()?, &self.options))?;
+    fn look(&self, core: &Core) -> Option<Planned> {
+        let plan = self.attempt("planning", || core.directory.at_a_listing(|catalog| plan(catalog, &self.options)))?;
         let now = self.clock.elapsed();
         let mut state = self.state();
         state.since = 0;
@@ -149,7 +149,7 @@ impl Background {
         let repair = is_damaged.then_some(Planned { task: Task::Repair, urgency: Urgency::Urgent, bytes: 0, files: 0 });
         let worth = plan.tasks.into_iter().filter(|planned| planned.urgency >= Urgency::Due);
         let rests = |task: &Task| state.pauses.get(kind(task)).is_some_and(|(_, until)| *until > now);
-        Ok(repair.into_iter().chain(worth).find(|planned| !rests(&planned.task)))
+        repair.into_iter().chain(worth).find(|planned| !rests(&planned.task))
     }
 
     /// Whether to go on; merges what has come together meanwhile, so that reads do not suffer from a long snapshot.
@@ -157,26 +157,26 @@ impl Background {
         core.go_on()?;
         let part = bytes / MERGE_BYTES;
         if self.merged_at.swap(part, Ordering::Relaxed) != part && core.sources() > MANY_SOURCES {
-            drop(self.attempt("the base", || core.merge_base()));
+            self.attempt("the base", || core.merge_base());
         }
         ControlFlow::Continue(())
     }
 
     /// Does something, and remembers how it went. After a failure the same kind of thing rests for a while.
-    fn attempt<T>(&self, kind: &'static str, act: impl FnOnce() -> Result<T>) -> std::result::Result<T, ()> {
+    fn attempt<T>(&self, kind: &'static str, act: impl FnOnce() -> Result<T>) -> Option<T> {
         let now = self.clock.elapsed();
         if self.state().pauses.get(kind).is_some_and(|(_, until)| *until > now) {
-            return Err(());
+            return None;
         }
         let outcome = act();
         let mut state = self.state();
         match outcome {
             Ok(done) => {
                 state.pauses.remove(kind);
-                Ok(done)
+                Some(done)
             }
             // The provider is ending.
-            Err(error) if matches!(error.kind(), ErrorKind::Cancelled) => Err(()),
+            Err(error) if matches!(error.kind(), ErrorKind::Cancelled) => None,
             Err(error) => {
                 let (failures, _) = state.pauses.get(kind).copied().unwrap_or_default();
                 let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(16)).min(LONGEST_PAUSE);
@@ -185,7 +185,7 @@ impl Background {
                 state.told.last_error = Some(format!("{kind}: {error}"));
                 drop(state);
                 tracing::warn!(kind, %error, ?pause, "maintenance failed; it is tried again after a pause");
-                Err(())
+                None
             }
         }
     }

@@ -63,7 +63,8 @@ impl RocksDbProvider {
     /// # Errors
     /// As [`Maintenance::plan`](super::Maintenance::plan).
     pub fn plan(&self) -> Result<Plan> {
-        plan(&self.core().directory.catalog()?, &MaintenanceOptions::from(&self.core().options))
+        let options = MaintenanceOptions::from(&self.core().options);
+        self.core().directory.at_a_listing(|catalog| plan(catalog, &options))
     }
 
     /// Does everything that is worth doing, in the caller's thread: for those who do not want the background to. `observe` hears how

@@ -16,7 +16,8 @@ use std::path::PathBuf;
 use crate::catalog::{Catalog, RunName};
 use crate::error::{Error, Result};
 use crate::store::{
-    Prepared, StoreDirectory, is_about_the_file, is_about_the_listing, prepare_collapsed, prepare_snapshot, verify,
+    MOST_ATTEMPTS, Prepared, StoreDirectory, is_about_the_file, is_about_the_listing, prepare_collapsed,
+    prepare_snapshot, verify,
 };
 use crate::version::{Version, VersionId};
 
@@ -117,10 +118,18 @@ pub(super) fn repair(
     let irreparable = left.into_iter().map(|(name, damage)| (directory.display_path(name), damage));
     let irreparable = irreparable.chain(not_runs.cloned());
     repaired.irreparable = irreparable.map(|(file, damage)| Irreparable { file, damage }).collect();
-    let makeable: BTreeSet<VersionId> = catalog.versions_without(&damaged).into_iter().collect();
-    let (readable, lost): (Vec<VersionId>, Vec<VersionId>) =
-        retained(&catalog).partition(|version| makeable.contains(version));
-    (repaired.readable, repaired.lost) = (spans(&readable), spans(&lost));
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let makeable: BTreeSet<VersionId> = catalog.versions_without(&damaged).into_iter().collect();
+        let (readable, lost): (Vec<VersionId>, Vec<VersionId>) =
+            retained(&catalog).partition(|version| makeable.contains(version));
+        (repaired.readable, repaired.lost) = (spans(&readable), spans(&lost));
+        if repaired.lost.is_empty() || attempt == MOST_ATTEMPTS {
+            break;
+        }
+        catalog = directory.catalog()?; // a clean-up by somebody else may have overtaken that listing
+    }
     Ok(repaired)
 }
 

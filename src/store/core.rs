@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::entry::StateStoreId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::Run;
-use crate::version::{Epoch, IdSource, StoreUid, Version, VersionId};
+use crate::version::{Epoch, IdSource, Mark, StoreUid, Version, VersionId};
 
 /// What a provider, its transactions and the folding job share.
 #[derive(Debug)]
@@ -116,7 +116,10 @@ impl Core {
         let claimed = directory.claim(Wanted::Newest, None, &holder)?;
         let admission = admission.map_or_else(|| backend.admit(claimed.uid, directory.id()), Ok)?;
         let store = backend.engine().store(claimed.uid, directory.id())?;
-        let layers = load(backend, store, &claimed.chain, options.residency, &[], &|_| ControlFlow::Continue(()))?;
+        let layers = {
+            let above = |from: &Mark| directory.open_above(&claimed.catalog, from, claimed.chain.mark.at);
+            load(backend, store, &claimed.chain, options.residency, &[], &above, &|_| ControlFlow::Continue(()))?
+        };
         let state = State {
             epoch: claimed.epoch,
             layers: Arc::new(layers),
@@ -206,7 +209,8 @@ impl Core {
         let _moving = self.moving();
         let mine = self.state().layers.generations();
         let go_on = |_| ControlFlow::Continue(());
-        let layers = load(&self.backend, self.store, &claimed.chain, self.options.residency, &mine, &go_on)?;
+        let above = |from: &Mark| self.directory.open_above(&claimed.catalog, from, claimed.chain.mark.at);
+        let layers = load(&self.backend, self.store, &claimed.chain, self.options.residency, &mine, &above, &go_on)?;
         {
             let mut state = self.state();
             state.epoch = claimed.epoch;
@@ -281,6 +285,15 @@ impl Core {
         write: impl Fn(&StoreDirectory, &OpenChain) -> Result<Option<RunName>>,
     ) -> Result<Version> {
         let _one_at_a_time = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((to, top)) = self.left_behind() {
+            // Nothing is sealed anew before the base has moved up to where it should have been long ago, or every failure would
+            // leave one generation more.
+            match self.rewrite(to, &write) {
+                Ok(chain) => self.rebase(&chain, top.id()),
+                Err(error) if is_about_the_listing(&error) => {} // given up or rolled back meanwhile
+                Err(error) => return Err(error),
+            }
+        }
         let (mut attempt, mut to) = (0, self.head()?);
         loop {
             let sealed = self.seal(to)?;
@@ -361,6 +374,14 @@ impl Core {
         };
         // After a commit was cut off, only the directory knows.
         if is_stale { Ok(self.directory.catalog()?.head()) } else { Ok(head) }
+    }
+
+    /// The newest generation of several, and the version that it lies on: where commits went on after a move of the base that failed.
+    fn left_behind(&self) -> Option<(VersionId, Arc<Generation>)> {
+        let state = self.state();
+        let mut generations = state.layers.sources.iter().filter_map(Source::generation);
+        let top = generations.next()?;
+        (generations.count() >= 2).then(|| (top.from().at, Arc::clone(top)))
     }
 
     /// Starts a new generation if `at` is what the layers make, so that what is folded from now on is above it.
@@ -475,6 +496,27 @@ mod tests {
             provider.core().move_base(failing).unwrap_err();
             assert_eq!(generations(&provider), 1);
         }
+    }
+
+    #[test]
+    fn snapshots_that_fail_while_others_commit_leave_few_generations() {
+        let provider = provider(StoreOptions::default().upkeep(crate::store::Upkeep::Manual));
+        commit(&provider, 0, 10);
+        for version in 1..20 {
+            let failing = |_: &StoreDirectory, _: &OpenChain| {
+                if provider.latest().unwrap() == Version(version) {
+                    commit(&provider, version, 10);
+                    provider.core().fold(0).unwrap(); // into the generation above the seal
+                }
+                Err(Error::new(ErrorKind::DiskFull { path: "/checkpoint".into() }, "a test"))
+            };
+            provider.core().move_base(failing).unwrap_err();
+            assert!(generations(&provider) <= 3, "{} at version {version}", generations(&provider));
+        }
+        provider.snapshot().unwrap();
+        assert_eq!(generations(&provider), 1);
+        let found = provider.begin(Version(20)).unwrap();
+        assert_eq!(crate::store::ReadStore::scan(&found, FamilyId::DEFAULT).unwrap().count(), 20);
     }
 
     #[test]

@@ -87,6 +87,8 @@ pub(super) struct Claimed {
     /// The newest version when the claim was confirmed.
     pub(super) head: VersionId,
     pub(super) chain: OpenChain,
+    /// What the chain was found in.
+    pub(super) catalog: Catalog,
 }
 
 /// How a store's directory is used.
@@ -140,6 +142,11 @@ impl StoreDirectory {
         &self.id
     }
 
+    #[cfg(feature = "conformance")]
+    pub(super) fn planted(&self) -> Planted {
+        self.planted
+    }
+
     pub(crate) fn new_run_id(&self) -> RunId {
         self.ids.run_id()
     }
@@ -165,6 +172,18 @@ impl StoreDirectory {
         let catalog = Catalog::new(listing);
         self.highest_seen.fetch_max(catalog.highest_epoch().0, Ordering::AcqRel);
         Ok(catalog)
+    }
+
+    /// Looks at a listing, and at a fresh one where a clean-up by somebody else has overtaken it.
+    pub(crate) fn at_a_listing<T>(&self, look: impl Fn(&Catalog) -> Result<T>) -> Result<T> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match look(&self.catalog()?) {
+                Err(error) if attempt < MOST_ATTEMPTS && is_about_the_listing(&error) => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     /// The epochs that are claimed, in no order.
@@ -207,7 +226,8 @@ impl StoreDirectory {
             match claim.confirm(&after) {
                 Confirmation::Confirmed => {
                     self.sweep_temporaries(claim.epoch, &after);
-                    return Ok(Claimed { uid, epoch: claim.epoch, head: claim.seen_head, chain });
+                    let (epoch, head) = (claim.epoch, claim.seen_head);
+                    return Ok(Claimed { uid, epoch, head, chain, catalog: before });
                 }
                 Confirmation::StartOver => {}
             }
@@ -362,6 +382,15 @@ impl StoreDirectory {
             runs.push(run);
         }
         Ok(runs)
+    }
+
+    /// Opens the deltas that lead from the state `from` to `to`, oldest first; `None` where none do, or one is no good.
+    pub(super) fn open_above(&self, catalog: &Catalog, from: &Mark, to: VersionId) -> Option<Vec<Arc<Run>>> {
+        let is_below = catalog.lineage().owns(from.at) && catalog.lineage().owns(to) && *from != Mark::ROOT;
+        let names = catalog.deltas(from.at.version, to.version, &BTreeSet::new()).filter(|_| is_below)?;
+        let runs = self.open_deltas(catalog, &names).ok()?;
+        // The state that the first of them lies on must be the very one.
+        runs.first().is_none_or(|run| run.header().parent == from.tip).then_some(runs)
     }
 
     fn open_runs<'n>(

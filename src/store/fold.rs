@@ -100,11 +100,13 @@ impl Core {
             Some(generation) => (Arc::clone(generation), false),
             None => (create(&self.backend, self.store, fold.from, Coverage::Changes)?, true),
         };
-        for run in older {
+        let is_single = |run: &Run| run.header().from.next() == run.header().to;
+        for run in older.iter().filter(|run| is_single(run)) {
             self.backend.engine().put_version(self.store, &record_of(run))?;
         }
+        let record = is_single(newest).then(|| record_of(newest));
         let (mut changes, ranges) = merged_with_ranges(&fold.runs);
-        generation.apply(&ranges, &mut changes, newest.header().mark(), Some(&record_of(newest)))?;
+        generation.apply(&ranges, &mut changes, newest.header().mark(), record.as_ref())?;
         self.swap(&fold.runs, None, is_new.then_some(&Source::Generation(generation)));
         Ok(())
     }

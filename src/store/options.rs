@@ -67,6 +67,8 @@ pub enum Planted {
     /// Pages of runs are believed without a look at their checksums.
     #[cfg(feature = "conformance")]
     SkipPageChecksum,
+    /// Files are deleted for the sake of runs that nobody has looked at.
+    RetireUnseen,
 }
 
 impl Default for StoreOptions {
@@ -177,10 +179,6 @@ impl StoreOptions {
 
     pub(crate) fn retained_versions(&self) -> usize {
         self.retain_versions
-    }
-
-    pub(crate) fn retained_changes(&self) -> u64 {
-        self.retain_changes.unwrap_or(self.retain_versions as u64)
     }
 
     pub(crate) fn retained_changes_if_set(&self) -> Option<u64> {

@@ -66,7 +66,7 @@ impl RocksDbProvider {
     /// # Errors
     /// `InvalidInput` for 0; what the disk reports. It may stop anywhere, and be called again.
     pub fn retire(&self, retain: usize) -> Result<Retired> {
-        let changes = self.core().options.retained_changes();
+        let changes = self.core().options.retained_changes_if_set().unwrap_or(retain as u64);
         self.core().retire(Retained { versions: retain, changes })
     }
 

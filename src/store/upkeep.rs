@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use super::core::Core;
-use super::directory::{StoreDirectory, is_about_the_file};
+use super::directory::{MOST_ATTEMPTS, StoreDirectory, is_about_the_file, is_about_the_listing};
 use crate::catalog::{Catalog, Deletion, FileName, Fork, RunName, Sparing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::Run;
@@ -111,11 +111,27 @@ pub(crate) fn retire(directory: &StoreDirectory, retained: Retained) -> Result<R
     if retained.versions == 0 {
         return Err(Error::invalid("at least the newest version stays"));
     }
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match retire_once(directory, retained) {
+            Err(error) if attempt < MOST_ATTEMPTS && is_about_the_listing(&error) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+fn retire_once(directory: &StoreDirectory, retained: Retained) -> Result<Retired> {
     let before = directory.catalog()?;
     if let Some(horizon) = before.next_horizon(retained.versions) {
         directory.announce(horizon, before.highest_epoch())?;
     }
     let catalog = directory.catalog()?;
+    if catalog.head().epoch < before.head().epoch {
+        // Heads only move on to higher epochs: the listing was overtaken by another retirement.
+        let file = directory.display_path(catalog.head());
+        return Err(Error::new(ErrorKind::Missing { file }, "the files of the newest version were replaced meanwhile"));
+    }
     // What has gone in between was overtaken by something that this listing may have missed.
     let gone = before.listing().runs.keys().filter(|run| !catalog.listing().runs.contains_key(run));
     let plan = checked_plan(directory, &catalog, retained, gone.copied().collect())?;
@@ -149,12 +165,13 @@ impl Core {
 /// # Errors
 /// As [`retire`].
 pub(crate) fn retirable(directory: &StoreDirectory, retained: Retained) -> Result<Retired> {
-    let before = directory.catalog()?;
-    let horizon = before.next_horizon(retained.versions);
-    let mut listing = before.listing().clone();
-    listing.horizons.extend(horizon);
-    let catalog = Catalog::new(listing);
-    let plan = checked_plan(directory, &catalog, retained, BTreeSet::new())?;
+    let (catalog, plan) = directory.at_a_listing(|before| {
+        let mut listing = before.listing().clone();
+        listing.horizons.extend(before.next_horizon(retained.versions));
+        let catalog = Catalog::new(listing);
+        let plan = checked_plan(directory, &catalog, retained, BTreeSet::new())?;
+        Ok((catalog, plan))
+    })?;
     let doomed = plan.into_iter().filter(|deletion| !directory.is_being_written(&deletion.file));
     let deleted = doomed.map(|deletion| (directory.display_path(deletion.file), deletion.reason.to_string())).collect();
     Ok(Retired { oldest: oldest(&catalog), deleted })
@@ -170,6 +187,10 @@ fn checked_plan(
     let mut sparing = Sparing { pins: Vec::new(), changes: retained.changes, doubtful };
     loop {
         let plan = catalog.retire(&sparing)?;
+        #[cfg(feature = "conformance")]
+        if !super::planted::looks_before_retiring(directory.planted()) {
+            return Ok(plan.delete);
+        }
         let mut unsound = BTreeSet::new();
         for run in &plan.relied_on {
             match directory.open_run_of(catalog, run) {

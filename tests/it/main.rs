@@ -8,11 +8,15 @@ mod conformance;
 #[path = "../crash/mod.rs"]
 mod crash;
 #[cfg(test)]
+mod field_cases_upkeep;
+#[cfg(test)]
 mod maintenance;
 #[cfg(all(test, feature = "rocksdb"))]
 mod process;
 #[cfg(test)]
 mod smoke;
+#[cfg(test)]
+mod two_processes;
 #[cfg(test)]
 mod upkeep;
 #[cfg(test)]
