@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use alluvium::fs::SimDisk;
+use alluvium::backend::{IndexImage, SimIndex};
+use alluvium::checkpoint::PendingFile;
+use alluvium::fs::{DirEntry, ReadFile, SimDisk};
 use alluvium::maintenance::{Done, Task, VersionSpan};
 use alluvium::prelude::*;
 use alluvium::{
-    Backend, ErrorKind, FamilyId, LocalCheckpoint, Maintenance, MaintenanceOptions, RocksDbProvider, StateStoreId,
-    StoreOptions, Upkeep, Version,
+    Backend, Checkpoint, Clock, ErrorKind, FamilyId, IdSource, LocalCheckpoint, Maintenance, MaintenanceOptions,
+    Result, RocksDbProvider, StateStoreId, StoreOptions, Upkeep, Version,
 };
 
 const FAMILY: FamilyId = FamilyId::DEFAULT;
@@ -58,7 +62,7 @@ fn model(versions: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 fn content(store: &impl ReadStore) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let entries = store.scan(FAMILY).unwrap().map(Result::unwrap);
+    let entries = store.scan(FAMILY).unwrap().map(std::result::Result::unwrap);
     entries.map(|entry| (entry.key.to_vec(), entry.value.to_vec())).collect()
 }
 
@@ -220,4 +224,119 @@ fn a_store_that_is_not_there_has_nothing_to_do() {
     assert_eq!(maintenance.compact(GO_ON).unwrap(), Version::EMPTY);
     assert_eq!(maintenance.repair(GO_ON).unwrap().runs, 0);
     assert_eq!(disk.files(), Vec::<PathBuf>::new());
+}
+
+/// A checkpoint that refuses to make anything but single deltas, forks and announcements while it is told to.
+#[derive(Debug)]
+struct Refusing {
+    inner: LocalCheckpoint,
+    refuses: Arc<AtomicBool>,
+    refused: Arc<AtomicU64>,
+}
+
+impl Checkpoint for Refusing {
+    fn create(&self, path: &str, temporary: &str) -> Result<Box<dyn PendingFile>> {
+        let name = path.rsplit('/').next().unwrap();
+        if self.refuses.load(Ordering::Relaxed) && (name.contains('-') || name.contains("snapshot")) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return self.inner.create(path, "no name for a file");
+        }
+        self.inner.create(path, temporary)
+    }
+
+    fn open(&self, path: &str) -> Result<Arc<dyn ReadFile>> {
+        self.inner.open(path)
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<DirEntry>> {
+        self.inner.list(dir)
+    }
+
+    fn delete(&self, path: &str) -> Result<()> {
+        self.inner.delete(path)
+    }
+
+    fn sync(&self, dir: &str) -> Result<()> {
+        self.inner.sync(dir)
+    }
+
+    fn display_path(&self, path: &str) -> PathBuf {
+        self.inner.display_path(path)
+    }
+}
+
+/// Time that is moved by hand.
+#[derive(Debug, Default)]
+struct ByHand(AtomicU64);
+
+impl Clock for ByHand {
+    fn wall_ms(&self) -> u64 {
+        0
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[test]
+fn what_fails_in_the_background_holds_up_no_commit_rests_for_a_while_shows_and_leaves_nothing_behind() {
+    let disk = SimDisk::new(9);
+    let (refuses, refused) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
+    let refusing = Refusing { inner: checkpoint(&disk), refuses: Arc::clone(&refuses), refused: Arc::clone(&refused) };
+    let refusing: Arc<dyn Checkpoint> = Arc::new(refusing);
+    let clock = Arc::new(ByHand::default());
+    let index = SimIndex::from_image(&IndexImage::default());
+    let options = StoreOptions::default().retain_versions(5).unwrap();
+    let by_hand: Arc<dyn Clock> = Arc::<ByHand>::clone(&clock);
+    let provider =
+        RocksDbProvider::open_with(index.backend(), refusing, id(), options, IdSource::seeded(1), by_hand).unwrap();
+    let mut version = 0;
+    let mut go_on = |commits: u64| {
+        for _ in 0..commits {
+            version += 1;
+            commit(&provider, version);
+            index.run_pending();
+        }
+        version
+    };
+    go_on(60);
+    assert_eq!((provider.upkeep().tasks_failed, refused.load(Ordering::Relaxed)), (1, 1), "{:?}", provider.upkeep());
+    assert!(provider.upkeep().last_error.unwrap().starts_with("a collapse: "));
+    for (pause, failures) in [(1_000, 2), (1_000, 2), (1_000, 3), (3_000, 3), (1_000, 4)] {
+        clock.0.fetch_add(pause, Ordering::Relaxed);
+        go_on(32);
+        assert_eq!(provider.upkeep().tasks_failed, failures, "after {pause} ms more");
+    }
+    let head = go_on(0);
+    assert_eq!(files(&disk, ".delta").len() as u64, head, "single deltas and nothing else");
+    assert!(disk.files().iter().all(|path| !path.to_string_lossy().contains(".tmp-")));
+    refuses.store(false, Ordering::Relaxed);
+    clock.0.fetch_add(600_000, Ordering::Relaxed);
+    let head = go_on(32);
+    let upkeep = provider.upkeep();
+    assert!(upkeep.tasks_done > 1 && upkeep.tasks_failed == 4, "{upkeep:?}");
+    assert!(upkeep.replayed_deltas < 50 && upkeep.base_runs > 0 && !upkeep.is_behind, "{upkeep:?}");
+    assert!(disk.files().len() < 60, "{} files", disk.files().len());
+    check(&provider, head - 4..=head);
+}
+
+#[test]
+fn a_load_that_passes_damage_over_has_it_made_anew_in_the_background() {
+    let disk = SimDisk::new(10);
+    let provider = open(&disk, manual());
+    (1..=20).for_each(|version| commit(&provider, version));
+    provider.snapshot().unwrap();
+    (21..=25).for_each(|version| commit(&provider, version));
+    drop(provider);
+    let snapshot = files(&disk, ".snapshot").pop().unwrap();
+    disk.truncate(&snapshot, 1_000).unwrap();
+    let index = SimIndex::from_image(&IndexImage::default());
+    let provider = RocksDbProvider::open(index.backend(), checkpoint(&disk), id(), StoreOptions::default()).unwrap();
+    assert_eq!(provider.passed_over(), std::slice::from_ref(&snapshot));
+    index.run_pending();
+    assert_eq!((provider.upkeep().tasks_done, provider.upkeep().tasks_failed), (1, 0));
+    assert_eq!(provider.passed_over(), Vec::<PathBuf>::new());
+    assert_eq!(provider.verify(|_| ControlFlow::Continue(())).unwrap().damaged, []);
+    check(&provider, 1..=25);
 }
