@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use alluvium::{Clock, RocksDbProvider, StateStoreProvider, StoreOptions, SystemClock};
+use alluvium::{RocksDbProvider, StateStoreProvider, StoreOptions, SystemClock};
 
-use crate::report::{Must, Report, median};
+use crate::measure::report::{Must, Report, median};
+use crate::measure::workload::{BATCH_KEYS, KEY_BYTES, VALUE_BYTES};
 use crate::setup::{Place, batch, bytes_to_open, load, open_cold, picks, restore_and_copy, roll_back};
-use crate::workload::{BATCH_KEYS, KEY_BYTES, VALUE_BYTES};
 use crate::{Args, Failure, float};
 
 /// What commits cost on some number of keys.
@@ -99,7 +99,7 @@ impl Written {
     fn look(&mut self, place: &Place) -> Result<(), Failure> {
         for (name, bytes) in place.sizes()? {
             if self.seen.insert(name.clone(), bytes).is_none() {
-                if name.ends_with(".delta") && !name.contains('-') {
+                if name.strip_suffix(".delta").is_some_and(|stem| !stem.contains('-')) {
                     self.deltas.push(float(bytes));
                 } else {
                     self.background += bytes;
@@ -135,7 +135,7 @@ fn beside_a_snapshot(
         });
         let beside = some(args.commits + commits);
         done.store(true, Ordering::Release);
-        let taken = snapshots.join().map_err(|_| "a snapshot panicked")??;
+        let taken = snapshots.join().unwrap_or_else(|_| Err("a snapshot panicked".into()))?;
         eprintln!("  {taken} snapshots beside {commits} commits");
         beside
     })?;

@@ -13,21 +13,18 @@
 //! - **tiny**: very many commits of 10 keys, and what is left of them after maintenance
 
 mod flat;
+#[path = "../../examples/measure/mod.rs"]
+mod measure;
 mod reads;
-#[path = "../../examples/measure/report.rs"]
-mod report;
 mod setup;
 mod tiny;
-#[path = "../../examples/measure/workload.rs"]
-#[allow(dead_code, reason = "the other benchmark uses all of it")]
-mod workload;
 
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::report::Report;
+use crate::measure::report::Report;
 
 /// Why it ends early.
 pub(crate) type Failure = Box<dyn Error>;

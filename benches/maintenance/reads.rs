@@ -7,9 +7,9 @@ use alluvium::{
 };
 use rocksdb::{BlockBasedOptions, Cache, DB, Options, WriteBatch, WriteOptions};
 
-use crate::report::{Must, Report, median};
+use crate::measure::report::{Must, Report, median};
+use crate::measure::workload::{BATCH_KEYS, Key, key, value};
 use crate::setup::{Place, batch, get, load, picks};
-use crate::workload::{BATCH_KEYS, Key, key, value};
 use crate::{Args, Failure, float};
 
 const CACHE_BYTES: usize = 128 << 20;

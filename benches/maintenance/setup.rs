@@ -11,7 +11,7 @@ use alluvium::{
 };
 
 use crate::Failure;
-use crate::workload::{BATCH_KEYS, Key, Workload, key, updates, value};
+use crate::measure::workload::{BATCH_KEYS, Key, Workload, key, updates, value};
 
 const LIMIT_BYTES: usize = 128 << 20;
 const LOAD_KEYS: usize = 10 * BATCH_KEYS;

@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use alluvium::{FamilyId, StateStoreProvider, StoreOptions, SystemClock, WriteStore};
 
-use crate::report::{Must, Report, median};
+use crate::measure::report::{Must, Report, median};
+use crate::measure::workload::{Workload, key, value};
 use crate::setup::{Place, open_cold};
-use crate::workload::{Workload, key, value};
 use crate::{Args, Failure, float};
 
 const KEYS: u64 = 1_000_000;
@@ -39,11 +39,11 @@ fn one(args: &Args, place: &Place, retained: usize, report: &mut Report) -> Resu
         batch.put(FamilyId::DEFAULT, &key(1), b"read first")?;
         batch.commit()?;
     }
-    let most = place.sizes()?.len();
+    let before = place.sizes()?.len();
     provider.maintain(&|_| ControlFlow::Continue(()))?;
     drop(provider);
     let case = |what: &str| format!("{retained} retained, {what}");
-    report.figure(&case("files before the last maintenance"), float(most as u64), "files", None)?;
+    report.figure(&case("files before the last maintenance"), float(before as u64), "files", None)?;
     let files = place.sizes()?.len();
     let must = (args.required && retained == 10).then_some(Must::Below(64.0));
     report.figure(&case("files"), float(files as u64), "files", must)?;
