@@ -25,7 +25,7 @@ const LOOK_COMMITS: u64 = 16;
 const MERGE_BYTES: u64 = 64 << 20;
 const MANY_SOURCES: usize = 32;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 /// Looks after one store.
 #[derive(Debug)]
