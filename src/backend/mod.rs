@@ -28,6 +28,8 @@ mod filter;
 mod generation;
 mod handle;
 mod memory;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod options;
 #[cfg(feature = "rocksdb")]
 mod rocks;
@@ -37,14 +39,14 @@ mod simulated;
 mod suite;
 #[cfg(test)]
 mod testing;
-#[cfg(any(feature = "rocksdb", test))]
 mod workdir;
 mod worker;
 
+pub use crate::budget::{MemoryHolder, Shortages};
 pub use contract::EngineMemory;
 pub(crate) use contract::{Coverage, GenerationId, GenerationRecord, StoreNumber, VersionRecord};
 pub(crate) use generation::Generation;
-pub(crate) use handle::{Admission, InUse};
+pub(crate) use handle::{Admission, InUse, Room};
 pub use handle::{Backend, MemoryUse};
 pub use options::{BackendCompression, BackendOptions, MIN_MEMORY_LIMIT_BYTES};
 #[doc(hidden)]

@@ -16,6 +16,7 @@ use super::options::{Residency, StoreOptions};
 use super::scan::OpenScans;
 use super::slot::Slot;
 use crate::backend::{Admission, Backend, Coverage, Generation, GenerationId, StoreNumber, VersionRecord};
+use crate::budget::{Lease, Purpose};
 use crate::catalog::{RunName, Wanted};
 use crate::checkpoint::Checkpoint;
 use crate::clock::Clock;
@@ -31,6 +32,8 @@ pub(crate) struct Core {
     pub(crate) backend: Backend,
     pub(super) store: StoreNumber,
     uid: StoreUid,
+    /// The store's id as people write it.
+    name: Arc<str>,
     pub(crate) options: StoreOptions,
     holder: String,
     pub(super) slot: Arc<Slot>,
@@ -118,7 +121,7 @@ impl Core {
         let store = backend.engine().store(claimed.uid, directory.id())?;
         let layers = {
             let above = |from: &Mark| directory.open_above(&claimed.catalog, from, claimed.chain.mark.at);
-            load(backend, store, &claimed.chain, options.residency, &[], &above, &|_| ControlFlow::Continue(()))?
+            load(backend, store, &claimed.chain, &options, &[], &above)?
         };
         let state = State {
             epoch: claimed.epoch,
@@ -131,11 +134,13 @@ impl Core {
             admission: Some(admission),
             sealed: None,
         };
+        let name = Arc::from(directory.id().to_string());
         Ok(Self {
             directory,
             backend: backend.clone(),
             store,
             uid: claimed.uid,
+            name,
             options,
             holder,
             slot: Arc::default(),
@@ -149,6 +154,15 @@ impl Core {
             is_ending: AtomicBool::new(false),
             state: Mutex::new(state),
         })
+    }
+
+    /// What a new transaction's memory is taken from.
+    pub(super) fn overlay_lease(&self) -> Result<Lease> {
+        self.backend.budget().lease(0, self.purpose("transaction", true))
+    }
+
+    fn purpose(&self, kind: &'static str, can_give: bool) -> Purpose {
+        Purpose { kind, owner: Some(Arc::clone(&self.name)), can_give }
     }
 
     pub(super) fn epoch(&self) -> Epoch {
@@ -208,9 +222,8 @@ impl Core {
     fn install(&self, claimed: &Claimed) -> Result<()> {
         let _moving = self.moving();
         let mine = self.state().layers.generations();
-        let go_on = |_| ControlFlow::Continue(());
         let above = |from: &Mark| self.directory.open_above(&claimed.catalog, from, claimed.chain.mark.at);
-        let layers = load(&self.backend, self.store, &claimed.chain, self.options.residency, &mine, &above, &go_on)?;
+        let layers = load(&self.backend, self.store, &claimed.chain, &self.options, &mine, &above)?;
         {
             let mut state = self.state();
             state.epoch = claimed.epoch;
@@ -285,6 +298,7 @@ impl Core {
         write: impl Fn(&StoreDirectory, &OpenChain) -> Result<Option<RunName>>,
     ) -> Result<Version> {
         let _one_at_a_time = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _buffers = self.backend.lease_buffers(self.purpose("merge", false))?;
         if let Some((to, top)) = self.left_behind() {
             // Nothing is sealed anew before the base has moved up to where it should have been long ago, or every failure would
             // leave one generation more.

@@ -12,8 +12,7 @@
 //! attempted, whole, or a typed error that names the file. One transaction at a time; readers at any time. Opening,
 //! retrying, rolling back and taking over cost the number of files, never what is in them.
 //!
-//! What it does not do: decide when to collapse, to take a snapshot or to retire, which is `maintenance/`; spill a transaction that
-//! outgrows the budget.
+//! What it does not do: decide when to collapse, to take a snapshot or to retire, which is `maintenance/`.
 
 mod below;
 mod caretaker;
@@ -50,7 +49,7 @@ pub use memory::MemoryProvider;
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
 pub use options::Planted;
-pub use options::{Residency, StoreOptions, Upkeep};
+pub use options::{Progress, Residency, StoreOptions, Upkeep};
 pub use provider::RocksDbProvider;
 pub(crate) use rewrite::{Observer, Prepared, collapse, prepare_collapsed, prepare_snapshot, write_snapshot};
 pub use scan::{Entry, Scan};

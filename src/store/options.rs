@@ -1,6 +1,9 @@
 //! How a store is held and how long its callers wait.
 
+use std::fmt;
 use std::num::NonZeroU64;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::Coverage;
@@ -46,12 +49,39 @@ pub struct StoreOptions {
     pub(super) codec: PageCodec,
     pub(super) longest_tail: usize,
     pub(super) collapse_from_bytes: u64,
+    pub(super) restore_observer: RestoreObserver,
     retain_versions: usize,
     retain_changes: Option<u64>,
     upkeep: Upkeep,
     pace: Option<NonZeroU64>,
     #[cfg(feature = "conformance")]
     pub(super) planted: Planted,
+}
+
+/// How far a long piece of work is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes of entries that are done.
+    pub done_bytes: u64,
+    /// Bytes of entries in all; some turn out to be overwritten or deleted, so the work may end early.
+    pub total_bytes: u64,
+}
+
+/// Who hears of progress, if anybody.
+#[derive(Clone, Default)]
+pub(super) struct RestoreObserver(Option<Arc<dyn Fn(Progress) -> ControlFlow<()> + Send + Sync>>);
+
+impl RestoreObserver {
+    pub(super) fn call(&self, progress: Progress) -> ControlFlow<()> {
+        self.0.as_ref().map_or(ControlFlow::Continue(()), |observe| observe(progress))
+    }
+}
+
+impl fmt::Debug for RestoreObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RestoreObserver").field(&self.0.is_some()).finish()
+    }
 }
 
 /// A bug put in on purpose, so that the crash harness can show that it would find it.
@@ -80,6 +110,7 @@ impl Default for StoreOptions {
             codec: PageCodec::None,
             longest_tail: 16,
             collapse_from_bytes: 1 << 20,
+            restore_observer: RestoreObserver::default(),
             retain_versions: 100,
             retain_changes: None,
             upkeep: Upkeep::Background,
@@ -140,6 +171,14 @@ impl StoreOptions {
     #[must_use]
     pub fn collapse_from(mut self, bytes: u64) -> Self {
         self.collapse_from_bytes = bytes;
+        self
+    }
+
+    /// Has a restore (only [`Residency::Resident`] has one) tell how far it is, every few MiB. Where `observe` breaks, the
+    /// open, or the `begin`, that restores ends with `Cancelled`, and leaves nothing behind.
+    #[must_use]
+    pub fn observe_restore(mut self, observe: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
+        self.restore_observer = RestoreObserver(Some(Arc::new(observe)));
         self
     }
 

@@ -154,8 +154,8 @@ fn prepare(
 ) -> Result<Prepared> {
     let name = name_of(header)?;
     let mut file = directory.create_rewritten(&name)?;
-    let mut watched = Observed { file: &mut *file, observer, written: 0, unsynced: 0 };
-    let mut run = RunWriter::new(&mut watched, &directory.display_path(name), header, WriterOptions::aligned())?;
+    let mut telling = Observed { file: &mut *file, observer, written: 0, unsynced: 0 };
+    let mut run = RunWriter::new(&mut telling, &directory.display_path(name), header, WriterOptions::aligned())?;
     while content.advance()? {
         run.add(content.key(), content.change())?;
     }

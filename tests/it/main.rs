@@ -11,6 +11,8 @@ mod crash;
 mod field_cases_upkeep;
 #[cfg(test)]
 mod maintenance;
+#[cfg(test)]
+mod memory;
 #[cfg(all(test, feature = "rocksdb"))]
 mod process;
 #[cfg(test)]

@@ -231,20 +231,20 @@ fn a_writer_and_a_maintainer_that_are_killed_again_and_again_lose_nothing() {
     for round in 0..ROUNDS {
         let role = if round % 3 == 0 { "writer with upkeep" } else { "writer" };
         let mut writer = Running::start(role, &directory);
-        let mut maintainer = Running::start("maintainer", &directory);
+        let mut upkeep = Running::start("maintainer", &directory);
         let mut told = Vec::new();
-        for _ in 0..1 + dice.below(40) {
+        for _ in 0..=dice.below(40) {
             told.extend(writer.next());
         }
         for _ in 0..dice.below(4) {
-            maintained += usize::from(maintainer.next().is_some());
+            maintained += usize::from(upkeep.next().is_some());
         }
         (0..dice.below(100_000)).for_each(|_| spin_loop());
         if dice.below(2) == 0 {
             told.extend(writer.kill());
-            maintained += maintainer.kill().len();
+            maintained += upkeep.kill().len();
         } else {
-            maintained += maintainer.kill().len();
+            maintained += upkeep.kill().len();
             told.extend(writer.kill());
         }
         let done = told.iter().filter_map(|line| line.strip_prefix("done ")?.parse::<u64>().ok());
