@@ -231,14 +231,14 @@ fn a_store_that_is_not_there_has_nothing_to_do() {
 struct Refusing {
     inner: LocalCheckpoint,
     refuses: Arc<AtomicBool>,
-    refused: Arc<AtomicU64>,
+    tried: Arc<AtomicU64>,
 }
 
 impl Checkpoint for Refusing {
     fn create(&self, path: &str, temporary: &str) -> Result<Box<dyn PendingFile>> {
         let name = path.rsplit('/').next().unwrap();
         if self.refuses.load(Ordering::Relaxed) && (name.contains('-') || name.contains("snapshot")) {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+            self.tried.fetch_add(1, Ordering::Relaxed);
             return self.inner.create(path, "no name for a file");
         }
         self.inner.create(path, temporary)
