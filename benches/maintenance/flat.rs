@@ -135,7 +135,7 @@ fn beside_a_snapshot(
         });
         let beside = some(args.commits + commits);
         done.store(true, Ordering::Release);
-        let taken = snapshots.join().unwrap_or_else(|_| Err("a snapshot panicked".into()))?;
+        let taken = snapshots.join().unwrap_or_else(|_| Err(alluvium::Error::invalid("a snapshot panicked")))?;
         eprintln!("  {taken} snapshots beside {commits} commits");
         beside
     })?;

@@ -386,7 +386,8 @@ impl StoreDirectory {
 
     /// Opens the deltas that lead from the state `from` to `to`, oldest first; `None` where none do, or one is no good.
     pub(super) fn open_above(&self, catalog: &Catalog, from: &Mark, to: VersionId) -> Option<Vec<Arc<Run>>> {
-        let is_below = catalog.lineage().owns(from.at) && catalog.lineage().owns(to) && *from != Mark::ROOT;
+        let is_on_it = catalog.lineage().owns(from.at) && catalog.lineage().owns(to);
+        let is_below = is_on_it && *from != Mark::ROOT && from.at.version < to.version;
         let names = catalog.deltas(from.at.version, to.version, &BTreeSet::new()).filter(|_| is_below)?;
         let runs = self.open_deltas(catalog, &names).ok()?;
         // The state that the first of them lies on must be the very one.

@@ -231,14 +231,14 @@ fn a_store_that_is_not_there_has_nothing_to_do() {
 struct Refusing {
     inner: LocalCheckpoint,
     refuses: Arc<AtomicBool>,
-    refused: Arc<AtomicU64>,
+    tried: Arc<AtomicU64>,
 }
 
 impl Checkpoint for Refusing {
     fn create(&self, path: &str, temporary: &str) -> Result<Box<dyn PendingFile>> {
         let name = path.rsplit('/').next().unwrap();
         if self.refuses.load(Ordering::Relaxed) && (name.contains('-') || name.contains("snapshot")) {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+            self.tried.fetch_add(1, Ordering::Relaxed);
             return self.inner.create(path, "no name for a file");
         }
         self.inner.create(path, temporary)
@@ -283,7 +283,7 @@ impl Clock for ByHand {
 fn what_fails_in_the_background_holds_up_no_commit_rests_for_a_while_shows_and_leaves_nothing_behind() {
     let disk = SimDisk::new(9);
     let (refuses, tried) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
-    let refusing = Refusing { inner: checkpoint(&disk), refuses: Arc::clone(&refuses), refused: Arc::clone(&tried) };
+    let refusing = Refusing { inner: checkpoint(&disk), refuses: Arc::clone(&refuses), tried: Arc::clone(&tried) };
     let refusing: Arc<dyn Checkpoint> = Arc::new(refusing);
     let clock = Arc::new(ByHand::default());
     let index = SimIndex::from_image(&IndexImage::default());
