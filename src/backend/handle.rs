@@ -36,6 +36,8 @@ pub struct Backend {
 struct Inner {
     /// Goes first, so that no job is running when the engine closes.
     worker: Worker,
+    /// Long work on files, so that no commit waits behind it.
+    upkeep: Worker,
     engine: Arc<dyn Engine>,
     options: BackendOptions,
     budget: Budget,
@@ -160,8 +162,10 @@ impl Backend {
         let fixed = fixed.into_iter().filter_map(|(bytes, kind)| budget.lease(bytes, kind).ok()).collect(); // two
         let (in_use, admitted) = (Mutex::default(), Mutex::default());
         let Places { scratch, work_dir } = places;
+        let upkeep = worker.beside("alluvium-upkeep");
         let inner = Inner {
             worker,
+            upkeep,
             engine,
             options,
             budget,
@@ -295,6 +299,11 @@ impl Backend {
     /// The backend's background thread. A job that holds a `Backend` must be short or rare: it keeps the index open.
     pub(crate) fn worker(&self) -> &Worker {
         &self.inner.worker
+    }
+
+    /// The thread that does the maintenance of all stores. Its jobs may take minutes.
+    pub(crate) fn upkeep(&self) -> &Worker {
+        &self.inner.upkeep
     }
 
     /// Frees the disk of dropped generations behind the callers' backs.

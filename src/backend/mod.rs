@@ -52,3 +52,4 @@ pub use options::{BackendCompression, BackendOptions, MIN_MEMORY_LIMIT_BYTES};
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
 pub use simulated::{IndexImage, SimIndex};
+pub(crate) use worker::JobUrgency;
