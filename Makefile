@@ -41,6 +41,9 @@ scale: install ## Load, scan and restart more keys than memory holds: make scale
 	$(CARGO) run $(ONE) --example scale -- --keys $(KEYS) --limit $(LIMIT) --residency $(RESIDENCY) \
 		$(if $(CGROUP),--cgroup $(CGROUP)) $(ARGS)
 
+memory-plot: install ## Measure the memory of both providers by the number of keys and draw it: docs/measurements/memory.svg.
+	$(CARGO) run $(ONE) --example memory_plot -- $(ARGS)
+
 check: fmt clippy docs ## Formatting, lints and documentation, all with warnings denied.
 
 fmt: ## Check the formatting.

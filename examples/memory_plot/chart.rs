@@ -161,7 +161,7 @@ impl Panel {
         if let Some((value, name)) = &self.line {
             let (left, at) = self.at(self.x.least, *value);
             line(out, (left, at), (x + width, at), LINE, 1.5)?;
-            text(out, (left + 6.0, at - 5.0), "start", 12, name)?;
+            text(out, (x + width - 6.0, at - 5.0), "end", 12, name)?;
         }
         self.curves.iter().try_for_each(|curve| self.write_curve(out, curve))
     }

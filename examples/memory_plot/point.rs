@@ -27,6 +27,8 @@ const LOAD: &str = "load";
 const RESTART: &str = "restart";
 /// Commits that are timed, of 10,000 random updates each.
 const COMMITS: u64 = 20;
+/// Commits that load: few, since each costs `MemoryProvider` a copy of all there is.
+const LOADS: u64 = 8;
 
 /// Who is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +110,7 @@ fn load(provider: &impl StateStoreProvider, plan: &Plan) -> Result<Answer, Failu
     let mut version = Version::EMPTY;
     while numbers.peek().is_some() {
         let mut transaction = provider.begin(version)?;
-        for number in numbers.by_ref().take(usize::try_from(plan.commit_keys())?) {
+        for number in numbers.by_ref().take(usize::try_from(plan.keys.div_ceil(LOADS))?) {
             transaction.put(FamilyId::DEFAULT, &key(number), &value(&key(number), 0))?;
         }
         version = transaction.commit()?;
