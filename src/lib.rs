@@ -38,7 +38,8 @@ pub use entry::{
 pub use error::{Advice, Error, ErrorKind, Result};
 pub use run::{Access, PageCodec};
 pub use store::{
-    Entry, MemoryProvider, ReadStore, Residency, Retired, RocksDbProvider, Scan, StateStoreProvider, StoreOptions,
+    ChangeEvent, Changed, Changes, Difference, Differences, Entry, Exported, FileInfo, FileRole, History, Inventory,
+    MemoryProvider, ReadStore, Residency, Retired, RocksDbProvider, Scan, StateStoreProvider, StoreOptions,
     Transaction, Verified, VersionInfo, View, WriteStore,
 };
 pub use version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, VersionId};

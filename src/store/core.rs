@@ -24,7 +24,7 @@ use crate::version::{Epoch, IdSource, StoreUid, Version, VersionId};
 /// What a provider, its transactions and the folding job share.
 #[derive(Debug)]
 pub(super) struct Core {
-    pub(super) directory: StoreDirectory,
+    pub(super) directory: Arc<StoreDirectory>,
     pub(super) backend: Backend,
     pub(super) store: StoreNumber,
     uid: StoreUid,
@@ -100,7 +100,7 @@ impl Core {
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         let use_of = DirectoryOptions::from(&options);
-        let directory = StoreDirectory::new(checkpoint, id, use_of, ids, clock);
+        let directory = Arc::new(StoreDirectory::new(checkpoint, id, use_of, ids, clock));
         let holder = format!("process {}", std::process::id());
         // Before the claim, which would fence a writer for nothing if the store is then refused.
         let admission = directory.catalog()?.uid().map(|uid| backend.admit(uid, directory.id())).transpose()?;

@@ -26,6 +26,9 @@ const MOST_LISTINGS: usize = 64;
 /// Clean-up by another process can take a file between the listing and the look at it; a fresh listing then knows better.
 pub(super) const MOST_ATTEMPTS: usize = 8;
 
+/// The directory of a checkpoint that holds the stores.
+pub(super) const STATE: &str = "state";
+
 /// One store's directory in the checkpoint. It knows files, not layers.
 #[derive(Debug)]
 pub(super) struct StoreDirectory {
@@ -115,7 +118,7 @@ impl StoreDirectory {
         ids: IdSource,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let path = format!("state/{id}");
+        let path = format!("{STATE}/{id}");
         Self {
             checkpoint,
             id,
@@ -143,6 +146,22 @@ impl StoreDirectory {
 
     pub(super) fn delta_codec(&self) -> PageCodec {
         self.codec
+    }
+
+    /// Where the store lies, for people.
+    pub(super) fn root(&self) -> PathBuf {
+        self.checkpoint.display_path(&self.path)
+    }
+
+    /// Every file, forks among them: its path within the store's directory, and its length in bytes.
+    pub(super) fn files(&self) -> Result<Vec<(String, u64)>> {
+        let of = |dir: &str, prefix: &str| -> Result<Vec<(String, u64)>> {
+            let entries = self.checkpoint.list(dir)?.into_iter().filter(|entry| entry.stat.kind == FileKind::File);
+            Ok(entries.map(|entry| (format!("{prefix}{}", entry.name), entry.stat.length_bytes)).collect())
+        };
+        let mut files = of(&self.path, "")?;
+        files.extend(of(&self.forks_path(), &format!("{FORKS}/"))?);
+        Ok(files)
     }
 
     /// Where a file lies, for people.
@@ -405,7 +424,7 @@ impl StoreDirectory {
 }
 
 /// Whether an error says that the file is no good, rather than that the machine could not read it now.
-fn is_about_the_file(error: &Error) -> bool {
+pub(super) fn is_about_the_file(error: &Error) -> bool {
     error.is_corrupt() || error.is_not_found() || matches!(error.kind(), ErrorKind::Unsupported)
 }
 

@@ -1,14 +1,17 @@
 //! [`MemoryProvider`]: whole maps in the heap, version by version.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow, RangeInclusive};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::below::{Below, SharedBelow};
+use super::changes::Changes;
 use super::commit::{ChangeSet, Writer, commit};
 use super::contract::{StateStoreProvider, VersionInfo};
 use super::directory::{DirectoryOptions, OpenChain, StoreDirectory};
-use super::history;
+use super::export::Exported;
+use super::history::{self, History};
 use super::layers::RunStack;
 use super::load::merged;
 use super::options::StoreOptions;
@@ -43,7 +46,7 @@ pub struct MemoryProvider {
 
 #[derive(Debug)]
 struct Core {
-    directory: StoreDirectory,
+    directory: Arc<StoreDirectory>,
     uid: StoreUid,
     holder: String,
     options: StoreOptions,
@@ -94,7 +97,7 @@ impl MemoryProvider {
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         let use_of = DirectoryOptions::from(&options);
-        let directory = StoreDirectory::new(checkpoint.into(), id, use_of, ids, clock);
+        let directory = Arc::new(StoreDirectory::new(checkpoint.into(), id, use_of, ids, clock));
         let holder = format!("process {}", std::process::id());
         let claimed = directory.claim(Wanted::Newest, None, &holder)?;
         let current = Arc::new(Held::load(&claimed.chain)?);
@@ -117,6 +120,29 @@ impl MemoryProvider {
             state: Mutex::new(state),
         };
         Ok(Self { core: Arc::new(core) })
+    }
+
+    /// What can be read of this store's versions without a writer: changes, differences, exports. It shares this provider's
+    /// open files and outlives it.
+    #[must_use]
+    pub fn history(&self) -> History {
+        History::of(&self.core.directory, &self.core.scans)
+    }
+
+    /// What the commits that made `versions` wrote; see [`History::changes`].
+    ///
+    /// # Errors
+    /// As [`History::changes`].
+    pub fn changes(&self, versions: RangeInclusive<Version>) -> Result<Changes> {
+        self.history().changes(versions)
+    }
+
+    /// Writes the whole state of `version` as one file into the directory `dir`; see [`History::export`].
+    ///
+    /// # Errors
+    /// As [`History::export`].
+    pub fn export(&self, version: Version, dir: impl AsRef<Path>) -> Result<Exported> {
+        self.history().export(version, dir, |_| ControlFlow::Continue(()))
     }
 
     /// Scans that are alive.

@@ -6,6 +6,7 @@
 //! folding  ─► the oldest delta of the tail into the generation, in the background
 //! snapshot ─► runs merged into one file ─► the base moves up, the old generation is dropped
 //! read_at  ─► the runs of v, straight from the checkpoint
+//! history  ─► changes, differences, export: without a writer, from the checkpoint alone
 //! ```
 //!
 //! What it promises: what is read after a crash is the state at some version from the last acknowledged to the last
@@ -15,14 +16,18 @@
 //! What it does not do: retire old versions or schedule snapshots by itself; spill a transaction that outgrows the budget.
 
 mod below;
+mod changes;
 mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod contract;
 mod core;
+mod difference;
 mod directory;
+mod export;
 mod fold;
 mod history;
+mod inventory;
 mod layers;
 mod load;
 mod memory;
@@ -39,7 +44,12 @@ mod unpublished;
 mod upkeep;
 mod view;
 
+pub use changes::{ChangeEvent, Changed, Changes};
 pub use contract::{ReadStore, StateStoreProvider, VersionInfo, WriteStore};
+pub use difference::{Difference, Differences};
+pub use export::Exported;
+pub use history::History;
+pub use inventory::{FileInfo, FileRole, Inventory};
 pub use memory::MemoryProvider;
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
