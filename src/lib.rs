@@ -27,6 +27,10 @@ mod overlay;
 
 pub mod store;
 
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
+
 pub use backend::{Backend, BackendOptions};
 pub use bytes::Bytes;
 pub use checkpoint::{Checkpoint, LocalCheckpoint};

@@ -209,11 +209,11 @@ impl Cursor for Within {
     }
 
     fn key_bytes(&self) -> Bytes {
-        self.current.as_ref().map_or_else(Bytes::default, |current| current.key_bytes())
+        self.current.as_ref().map_or_else(Bytes::default, Cursor::key_bytes)
     }
 
     fn change_bytes(&self) -> Change<Bytes> {
-        self.current.as_ref().map_or(Change::Tombstone, |current| current.change_bytes())
+        self.current.as_ref().map_or(Change::Tombstone, Cursor::change_bytes)
     }
 }
 

@@ -14,6 +14,7 @@ use super::inventory::{Inventory, inventory, stores};
 use super::layers::RunStack;
 use super::options::StoreOptions;
 use super::scan::OpenScans;
+use super::stats::{Stats, stats};
 use super::upkeep::{Verified, verify};
 use super::view::View;
 use crate::backend::VersionRecord;
@@ -172,6 +173,20 @@ impl History {
     /// `Cancelled`, or what the disk reports. Damage is no error here but the answer.
     pub fn verify(&self, mut observe: impl FnMut(u64) -> ControlFlow<()>) -> Result<Verified> {
         verify(&self.directory, &mut observe)
+    }
+
+    /// Counts the keys of `version`, by family, and finds the `largest` ones. Reads the whole version once, in the memory of a
+    /// few pages and of those keys. `observe` hears of the bytes of keys and values read so far, and may end it.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at), and `Cancelled`.
+    pub fn stats(
+        &self,
+        version: Version,
+        largest: usize,
+        mut observe: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Stats> {
+        stats(&self.directory, version, largest, &mut observe)
     }
 
     /// Which files there are, and what reading and opening the newest version has to touch. Opens no run.

@@ -2,11 +2,16 @@
 
 #[cfg(test)]
 mod bad_input;
+#[cfg(feature = "cli")]
+#[cfg(test)]
+mod cli;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
 #[path = "../crash/mod.rs"]
 mod crash;
+#[cfg(test)]
+mod history;
 #[cfg(all(test, feature = "rocksdb"))]
 mod process;
 #[cfg(test)]
