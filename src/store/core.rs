@@ -48,6 +48,8 @@ pub(super) struct Core {
 #[derive(Debug)]
 pub(super) struct State {
     epoch: Epoch,
+    /// Whether a commit was tried with that epoch, whatever came of it.
+    is_epoch_used: bool,
     pub(super) layers: Arc<Layers>,
     /// The newest committed version, which is above the layers' while an older one was begun on and nothing committed.
     head: VersionId,
@@ -67,7 +69,8 @@ pub(super) struct State {
 impl Core {
     pub(super) fn commit(&self, changes: &ChangeSet<'_>) -> Result<Version> {
         let writer = {
-            let state = self.state();
+            let mut state = self.state();
+            state.is_epoch_used = true;
             Writer { uid: self.uid, epoch: state.epoch, parent: state.layers.mark }
         };
         #[cfg(feature = "conformance")]
@@ -110,6 +113,7 @@ impl Core {
         let layers = load(backend, store, &claimed.chain, options.residency, &[], &|_| ControlFlow::Continue(()))?;
         let state = State {
             epoch: claimed.epoch,
+            is_epoch_used: false,
             layers: Arc::new(layers),
             head: claimed.head,
             collapsed_to: claimed.chain.base_mark().at.version,
@@ -195,15 +199,19 @@ impl Core {
         let mine = self.state().layers.generations();
         let go_on = |_| ControlFlow::Continue(());
         let layers = load(&self.backend, self.store, &claimed.chain, self.options.residency, &mine, &go_on)?;
-        {
+        let unused = {
             let mut state = self.state();
+            let unused = (!state.is_epoch_used).then_some(state.epoch);
             state.epoch = claimed.epoch;
+            state.is_epoch_used = false;
             state.head = claimed.head;
             state.collapsed_to = claimed.chain.base_mark().at.version;
             state.layers = Arc::new(layers);
             state.is_stale = false;
             state.passed_over = self.directory.passed_over(&claimed.chain);
-        }
+            unused
+        };
+        unused.inspect(|epoch| self.directory.give_back(*epoch));
         self.rebuild_filters_soon();
         Ok(())
     }
@@ -225,10 +233,12 @@ impl Core {
     pub(super) fn leave(&self) {
         let _moving = self.moving();
         let nothing = Arc::new(Layers::nothing());
-        let last = {
+        let (unused, last) = {
             let mut state = self.state();
-            (std::mem::replace(&mut state.layers, nothing), state.admission.take())
+            let unused = (!state.is_epoch_used).then_some(state.epoch);
+            (unused, (std::mem::replace(&mut state.layers, nothing), state.admission.take()))
         };
+        unused.inspect(|epoch| self.directory.give_back(*epoch));
         drop(last); // not under the state's lock, since the index may be called
     }
 

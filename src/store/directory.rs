@@ -223,11 +223,19 @@ impl StoreDirectory {
                     self.sweep_temporaries(claim.epoch, &after);
                     return Ok(Claimed { uid, epoch: claim.epoch, head: claim.seen_head, chain });
                 }
-                Confirmation::StartOver => {}
+                Confirmation::StartOver => self.give_back(claim.epoch),
             }
         }
         let context = "the head of the store moved at every attempt to open it; other writers are opening it too";
         Err(Error::new(ErrorKind::Busy { waited_ms: 0 }, context))
+    }
+
+    /// Deletes a claim of ours that nothing was ever published with, and never will be: so openings without commits leave no
+    /// files behind, and the number may be claimed again (`docs/decisions/0006`). Only to save files: a failure is nobody's problem.
+    pub(super) fn give_back(&self, epoch: Epoch) {
+        if let Err(error) = self.checkpoint.delete(&self.file(FileName::Fork(epoch))) {
+            tracing::debug!(store = %self.id, %epoch, %error, "an unused claim stays");
+        }
     }
 
     /// Opens the runs that make `at`. A run that is damaged or gone is passed over if others make the same version.

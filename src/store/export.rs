@@ -118,9 +118,8 @@ fn start_from(
         ..snapshot_header(source.header(), directory.new_run_id())
     };
     let name = RunName::snapshot(header.to_id())?;
-    let mut pending = directory.create_run(&name)?;
-    let mut content = source.cursor(KeyRange::ALL);
-    copy(&mut *pending, &directory.display_path(name), &header, &mut content, source.metadata(), observe)?;
+    let pending = write_first(directory, &name, &header, source, observe);
+    let pending = pending.inspect_err(|_| directory.give_back(claimed.epoch))?;
     let indeterminate = |error| {
         Error::new(ErrorKind::Indeterminate { version: header.to }, "the import was cut off").with_source(error)
     };
@@ -132,6 +131,20 @@ fn start_from(
         None => Ok(()),
         Some(by) => Err(Error::new(ErrorKind::Fenced { by }, "somebody else has opened the store meanwhile")),
     }
+}
+
+/// Writes the run that a store starts with, without publishing it.
+fn write_first(
+    directory: &StoreDirectory,
+    name: &RunName,
+    header: &RunHeader,
+    source: &Arc<Run>,
+    observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Box<dyn PendingFile>> {
+    let mut pending = directory.create_run(name)?;
+    let mut content = source.cursor(KeyRange::ALL);
+    copy(&mut *pending, &directory.display_path(name), header, &mut content, source.metadata(), observe)?;
+    Ok(pending)
 }
 
 /// Writes a run; says how long it is and how many entries it has.

@@ -60,6 +60,8 @@ struct Core {
 #[derive(Debug)]
 struct State {
     epoch: Epoch,
+    /// Whether a commit was tried with that epoch, whatever came of it.
+    is_epoch_used: bool,
     current: Arc<Held>,
     /// The newest maps, `current` among them, oldest first.
     held: Vec<Arc<Held>>,
@@ -103,6 +105,7 @@ impl MemoryProvider {
         let current = Arc::new(Held::load(&claimed.chain)?);
         let state = State {
             epoch: claimed.epoch,
+            is_epoch_used: false,
             held: vec![Arc::clone(&current)],
             current,
             head: claimed.head,
@@ -241,12 +244,28 @@ impl Core {
             Some(held) => held,
             None => Arc::new(Held::load(&claimed.chain)?),
         };
-        let mut state = self.state();
-        state.epoch = claimed.epoch;
-        state.head = claimed.head;
-        state.hold(Arc::clone(&current));
-        state.is_stale = false;
+        let unused = {
+            let mut state = self.state();
+            let unused = (!state.is_epoch_used).then_some(state.epoch);
+            state.epoch = claimed.epoch;
+            state.is_epoch_used = false;
+            state.head = claimed.head;
+            state.hold(Arc::clone(&current));
+            state.is_stale = false;
+            unused
+        };
+        unused.inspect(|epoch| self.directory.give_back(*epoch));
         Ok(current)
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        let unused = {
+            let state = self.state();
+            (!state.is_epoch_used).then_some(state.epoch)
+        };
+        unused.inspect(|epoch| self.directory.give_back(*epoch));
     }
 }
 
@@ -263,7 +282,8 @@ impl State {
 impl Committer for Core {
     fn commit(&self, changes: ChangeSet<'_>) -> Result<Version> {
         let (writer, current) = {
-            let state = self.state();
+            let mut state = self.state();
+            state.is_epoch_used = true;
             (Writer { uid: self.uid, epoch: state.epoch, parent: state.current.mark }, Arc::clone(&state.current))
         };
         let outcome = commit(&self.directory, &writer, &changes)

@@ -11,6 +11,8 @@ mod conformance;
 #[path = "../crash/mod.rs"]
 mod crash;
 #[cfg(test)]
+mod field;
+#[cfg(test)]
 mod history;
 #[cfg(all(test, feature = "rocksdb"))]
 mod process;
