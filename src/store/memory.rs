@@ -20,6 +20,7 @@ use super::scan::OpenScans;
 use super::slot::Slot;
 use super::transaction::{Committer, Opened, Transaction};
 use super::view::View;
+use crate::backend::Room;
 use crate::budget::Budget;
 use crate::bytes::Bytes;
 use crate::catalog::Wanted;
@@ -171,7 +172,7 @@ impl StateStoreProvider for MemoryProvider {
             version,
             families: (*held.families).clone(),
             below: held as SharedBelow,
-            overlay: Overlay::new(core.budget.lease(0, "overlays")?),
+            overlay: Overlay::new(core.budget.lease(0, "overlays")?, Room::NONE),
             scans: Arc::clone(&core.scans),
             committer: Arc::clone(core) as Arc<dyn Committer>,
             slot,
@@ -333,8 +334,9 @@ impl Held {
     /// The map with `changes` made: a copy of all of it, which is the price of this provider.
     fn with(&self, mark: Mark, changes: &ChangeSet<'_>) -> Result<Self> {
         let mut map = (*self.map).clone();
-        if !changes.overlay.ranges().is_empty() {
-            map.retain(|key, _| !changes.overlay.ranges().contains(key));
+        let deleted = changes.overlay.ranges();
+        if !deleted.is_empty() {
+            map.retain(|key, _| !deleted.contains(key));
         }
         changes.overlay.for_each(|key, change| {
             match change {

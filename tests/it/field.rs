@@ -116,7 +116,10 @@ fn g7_a_moved_checkpoint_directory_opens_where_it_is_and_names_no_place() {
     for backend in [backend, Backend::in_memory().unwrap()] {
         let provider = open(&new, &backend);
         let newest = provider.latest().unwrap();
-        assert_eq!(content(&provider.begin(newest).unwrap()).len(), before.len() + usize::try_from(newest.0 - 30).unwrap());
+        assert_eq!(
+            content(&provider.begin(newest).unwrap()).len(),
+            before.len() + usize::try_from(newest.0 - 30).unwrap()
+        );
         assert_eq!(content(&provider.read_at(Version(30)).unwrap()), before);
         commit(&provider, format!("key {newest}").as_bytes(), b"v").unwrap();
     }
@@ -124,7 +127,11 @@ fn g7_a_moved_checkpoint_directory_opens_where_it_is_and_names_no_place() {
     let secret = place.path().file_name().unwrap().to_string_lossy().into_owned();
     for path in all_files(&new) {
         let bytes = std::fs::read(&path).unwrap();
-        assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{} names its place", path.display());
+        assert!(
+            !bytes.windows(secret.len()).any(|part| part == secret.as_bytes()),
+            "{} names its place",
+            path.display()
+        );
     }
 }
 
@@ -155,7 +162,9 @@ fn work(disk: &SimDisk) -> Vec<Version> {
     };
     match go_on() {
         Ok(()) => {}
-        Err(error) => assert!(matches!(error.kind(), ErrorKind::DiskFull { .. } | ErrorKind::Indeterminate { .. }), "{error}"),
+        Err(error) => {
+            assert!(matches!(error.kind(), ErrorKind::DiskFull { .. } | ErrorKind::Indeterminate { .. }), "{error}")
+        }
     }
     acknowledged
 }
@@ -191,7 +200,8 @@ fn x2_once_there_is_space_again_the_same_process_commits_on() {
         let provider = open(&disk);
         commit(&provider, b"first", b"v").unwrap();
         disk.fail_at(nth, &[], StorageFull, Persistence::ForEver);
-        let failed = (0..3_u8).map(|number| commit(&provider, &[number], b"v").is_err()).filter(|failed| *failed).count();
+        let failed =
+            (0..3_u8).map(|number| commit(&provider, &[number], b"v").is_err()).filter(|failed| *failed).count();
         assert!(failed >= 1 && disk.faults_fired() > 0, "write {nth}");
         disk.clear_faults();
         let version = commit(&provider, b"last", b"v").unwrap();
@@ -411,5 +421,8 @@ fn x11_an_iterator_that_meets_a_broken_page_stops_there_for_good() {
             }
         }
     }
-    assert!(stopped_early + stopped_late > 50 && stopped_late > 20, "{stopped_early} at once, {stopped_late} on the way");
+    assert!(
+        stopped_early + stopped_late > 50 && stopped_late > 20,
+        "{stopped_early} at once, {stopped_late} on the way"
+    );
 }

@@ -14,6 +14,8 @@ mod crash;
 mod field;
 #[cfg(test)]
 mod history;
+#[cfg(test)]
+mod memory;
 #[cfg(all(test, feature = "rocksdb"))]
 mod process;
 #[cfg(test)]
