@@ -80,7 +80,7 @@ pub(super) fn inventory(directory: &StoreDirectory, catalog: &Catalog) -> Result
         epoch: head.epoch,
         versions: catalog.versions().count() as u64,
         files,
-        runs: chain.as_ref().map_or(0, |chain| chain.runs().count() as u64),
+        runs: chain.as_ref().map_or(0, |chain| (chain.base.len() + chain.singles.len()) as u64),
         lag_deltas: singles.len() as u64,
         lag_bytes: singles.iter().map(length_of).sum(),
     })
@@ -102,7 +102,7 @@ fn role(catalog: &Catalog, path: &str) -> FileRole {
     }
 }
 
-/// The stores of a checkpoint, sorted. Directories whose names no store can have are passed over.
+/// The stores of a checkpoint, sorted. Directories that hold nothing, or whose names no store can have, are passed over.
 pub(super) fn stores(checkpoint: &dyn Checkpoint) -> Result<Vec<StateStoreId>> {
     let mut paths = vec![String::new()];
     for _level in ["operator", "partition", "name"] {
@@ -116,7 +116,15 @@ pub(super) fn stores(checkpoint: &dyn Checkpoint) -> Result<Vec<StateStoreId>> {
         }
         paths = below;
     }
-    let mut stores: Vec<StateStoreId> = paths.iter().filter_map(|path| path.parse().ok()).collect(); // one each
+    let mut stores: Vec<StateStoreId> = Vec::new(); // one each
+    for path in paths {
+        let holds_files = |dir: &str| Ok(checkpoint.list(dir)?.iter().any(|entry| entry.stat.kind == FileKind::File));
+        let dir = format!("{STATE}/{path}");
+        // What was opened once and given up leaves an empty directory.
+        if holds_files(&dir)? || holds_files(&format!("{dir}/{FORKS}"))? {
+            stores.extend(path.parse::<StateStoreId>());
+        }
+    }
     stores.sort();
     Ok(stores)
 }

@@ -144,13 +144,16 @@ fn every_command_has_help_with_examples_that_can_be_typed() {
 #[test]
 fn ls_explains_itself() {
     let place = Place::with_clicks();
-    drop(place.open("clicks/1/state"));
+    let other = place.open("clicks/1/state");
+    drop(place.open("clicks/2/state"));
     let told = place.run("alluvium ls checkpoint");
     for expected in
         ["clicks/0/state  1 to 2 (2)", "clicks/1/state  none yet", "2 commits, 1.0 KiB", "what one commit changed"]
     {
         assert!(told.out.contains(expected), "{expected:?} is not in\n{}", told.out);
     }
+    assert!(!told.out.contains("clicks/2/state"), "nobody is there");
+    drop(other);
     for column in ["STORE", "VERSIONS", "FILES", "LAG", "RUNS"] {
         assert!(told.out.matches(column).count() >= 2, "{column} has a heading and an explanation");
     }
@@ -166,7 +169,7 @@ fn ls_explains_itself() {
 #[test]
 fn exit_codes_say_what_was_wrong() {
     let place = Place::with_clicks();
-    place.open("clicks/1/state");
+    let _other = place.open("clicks/1/state");
     for (line, exit, says) in [
         ("alluvium ls nowhere", Exit::NotFound, "nowhere"),
         ("alluvium get checkpoint ada", Exit::Usage, "clicks/0/state, clicks/1/state"),
