@@ -27,6 +27,8 @@ mod overlay;
 
 pub mod store;
 
+pub mod maintenance;
+
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
@@ -40,10 +42,11 @@ pub use entry::{
     StateStoreId,
 };
 pub use error::{Advice, Error, ErrorKind, Result};
+pub use maintenance::{Maintenance, MaintenanceOptions};
 pub use run::{Access, PageCodec};
 pub use store::{
     ChangeEvent, Changed, Changes, Difference, Differences, Entry, Exported, FileInfo, FileRole, History, Inventory,
     MemoryProvider, ReadStore, Residency, Retired, RocksDbProvider, Scan, StateStoreProvider, StoreOptions,
-    Transaction, Verified, VersionInfo, View, WriteStore,
+    Transaction, Upkeep, UpkeepState, Verified, VersionInfo, View, WriteStore,
 };
 pub use version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, VersionId};

@@ -8,7 +8,7 @@ use alluvium::cli::{Console, run};
 #[expect(clippy::disallowed_types, reason = "`run` flushes it, and reports what that meets")]
 fn main() -> ExitCode {
     let mut out = std::io::BufWriter::new(stdout().lock());
-    let mut err = stderr().lock();
+    let mut err = stderr();
     let is_watched = err.is_terminal();
     let exit = run(std::env::args_os(), &mut Console { out: &mut out, err: &mut err, is_watched });
     ExitCode::from(exit.code())

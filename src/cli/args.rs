@@ -123,6 +123,34 @@ Examples:
   alluvium verify checkpoint
   alluvium verify checkpoint --store clicks/0/state --json")]
     Verify(Verify),
+    /// Makes damaged files anew from others that hold the same; exit code 1 where something is lost.
+    #[command(after_help = "\
+Reads every byte first, as `verify` does. A damaged file that cannot be made anew stays where it is. Without --store, all
+stores of the checkpoint are repaired.
+
+Examples:
+  alluvium repair checkpoint
+  alluvium repair checkpoint --store clicks/0/state --json")]
+    Repair(Repair),
+    /// Writes what lies in many files into fewer, so that opening and reading get faster. Deletes nothing.
+    #[command(after_help = "\
+Does what is worth doing: collapses deltas, takes a snapshot. No version is given up: `alluvium retire` does that, and then
+deletes what has become superfluous. The job that writes the store may be running, and usually does all this by itself.
+
+Examples:
+  alluvium compact checkpoint --dry-run
+  alluvium compact checkpoint
+  alluvium compact checkpoint --snapshot --store clicks/0/state --json")]
+    Compact(Compact),
+    /// Lets go of old versions, and of every file that nothing needs.
+    #[command(after_help = "\
+Readers that are open read on; their files leave the disk with them.
+
+Examples:
+  alluvium retire checkpoint --keep 100 --dry-run
+  alluvium retire checkpoint --keep 100 --keep-changes 1000
+  alluvium retire checkpoint --keep 10 --store clicks/0/state --json")]
+    Retire(Retire),
     /// Writes a version as one file that needs no other.
     #[command(after_help = "\
 The file is called <operator>.<partition>.<name>.<version>.snapshot.
@@ -287,6 +315,39 @@ pub(super) struct StatsArgs {
 pub(super) struct Verify {
     #[command(flatten)]
     pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Repair {
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Compact {
+    #[command(flatten)]
+    pub(super) place: Place,
+    /// Writes the newest version into one file, worth it or not.
+    #[arg(long)]
+    pub(super) snapshot: bool,
+    /// Only says what is worth doing.
+    #[arg(long, conflicts_with = "snapshot")]
+    pub(super) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Retire {
+    #[command(flatten)]
+    pub(super) place: Place,
+    /// How many of the newest versions stay readable.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) keep: u64,
+    /// Of how many of the newest versions the exact changes stay; as many as versions where it is left out.
+    #[arg(long)]
+    pub(super) keep_changes: Option<u64>,
+    /// Only says what would be deleted, and why.
+    #[arg(long)]
+    pub(super) dry_run: bool,
 }
 
 #[derive(Debug, Args)]

@@ -19,7 +19,7 @@ pub struct Console<'a> {
     /// Results.
     pub out: &'a mut dyn Write,
     /// Errors, hints and progress.
-    pub err: &'a mut dyn Write,
+    pub err: &'a mut (dyn Write + Send),
     /// Whether somebody watches `err`: only then progress is shown.
     pub is_watched: bool,
 }
@@ -61,7 +61,7 @@ impl Console<'_> {
 /// A line on the standard error that says how far the work is; gone when it is dropped.
 pub(super) struct Progress<'a> {
     /// `None` where nobody watches.
-    err: Option<&'a mut dyn Write>,
+    err: Option<&'a mut (dyn Write + Send)>,
     doing: String,
     total_bytes: Option<u64>,
     clock: SystemClock,

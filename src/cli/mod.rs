@@ -16,6 +16,7 @@ mod data;
 mod failure;
 mod inspect;
 mod json;
+mod maintain;
 mod place;
 mod run;
 mod spelling;

@@ -28,6 +28,19 @@ pub(super) fn stores(place: &Place) -> Outcome<(Arc<dyn Checkpoint>, Vec<StateSt
     Ok((checkpoint, stores))
 }
 
+/// As [`stores`], where each of them has to be there.
+pub(super) fn existing_stores(place: &Place) -> Outcome<(Arc<dyn Checkpoint>, Vec<StateStoreId>)> {
+    let (checkpoint, stores) = stores(place)?;
+    if stores.is_empty() {
+        let shown = place.checkpoint.display();
+        return Err(Failure::NotFound(format!("{shown} holds no store: there is nothing below {shown}/state")));
+    }
+    for id in &stores {
+        History::open(Arc::clone(&checkpoint), id.clone())?;
+    }
+    Ok((checkpoint, stores))
+}
+
 /// The store that is meant: the one that was named, or the only one there is.
 pub(super) fn history(place: &Place) -> Outcome<History> {
     let (checkpoint, stores) = stores(place)?;

@@ -8,7 +8,7 @@ use clap::error::ErrorKind as ParseErrorKind;
 use super::args::{Arguments, Command};
 use super::console::Console;
 use super::failure::{Exit, Failure, Outcome};
-use super::{data, inspect, stats, upkeep};
+use super::{data, inspect, maintain, stats, upkeep};
 
 /// Runs the tool with `arguments`, the program's name first. Reads and writes what they name, and nothing else.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, console: &mut Console<'_>) -> Exit {
@@ -33,6 +33,9 @@ fn perform(command: Command, console: &mut Console<'_>) -> Outcome<Exit> {
         Command::Diff(args) => data::diff(&args, console),
         Command::Stats(args) => stats::stats(&args, console),
         Command::Verify(args) => upkeep::verify(&args, console),
+        Command::Repair(args) => maintain::repair(&args, console),
+        Command::Compact(args) => maintain::compact(&args, console),
+        Command::Retire(args) => maintain::retire(&args, console),
         Command::Export(args) => upkeep::export(&args, console),
         Command::Import(args) => upkeep::import(&args, console),
     }

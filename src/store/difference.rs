@@ -1,6 +1,7 @@
 //! [`Differences`]: what is different between two versions.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -112,19 +113,19 @@ impl Differences {
 
 /// The deltas from one version to the next, newest first; `None` where none lead there or one of them is no good.
 fn deltas(directory: &StoreDirectory, catalog: &Catalog, from: Version, to: Version) -> Result<Option<Vec<Arc<Run>>>> {
-    let Some(names) = (from <= to).then(|| catalog.deltas_between(from, to)).flatten() else { return Ok(None) };
-    let mut runs = Vec::new(); // as many as lead there
-    for name in names.iter().rev() {
-        match directory.open_run_of(catalog, name) {
-            Ok(run) => runs.push(run),
-            Err(error) if is_about_the_file(&error) => {
-                tracing::warn!(file = %directory.display_path(name).display(), %error, "comparing whole states instead");
-                return Ok(None);
-            }
-            Err(error) => return Err(error),
+    let names = if from <= to { catalog.deltas(from, to, &BTreeSet::new()) } else { None };
+    let Some(names) = names else { return Ok(None) };
+    match directory.open_deltas(catalog, &names) {
+        Ok(mut runs) => {
+            runs.reverse();
+            Ok(Some(runs))
         }
+        Err((name, error)) if is_about_the_file(&error) => {
+            tracing::warn!(file = %directory.display_path(name).display(), %error, "comparing whole states instead");
+            Ok(None)
+        }
+        Err((_, error)) => Err(error),
     }
-    Ok(Some(runs))
 }
 
 fn whole(chain: &OpenChain) -> Result<Box<dyn Cursor>> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::changes::Changes;
 use super::contract::VersionInfo;
 use super::difference::Differences;
-use super::directory::{DirectoryOptions, MOST_ATTEMPTS, OpenChain, StoreDirectory, is_about_the_listing};
+use super::directory::{DirectoryOptions, OpenChain, StoreDirectory};
 use super::export::{Exported, export};
 use super::inventory::{Inventory, inventory, stores};
 use super::layers::RunStack;
@@ -123,7 +123,7 @@ impl History {
     /// the two versions around that can still be read, whose [`difference`](Self::difference) is what is known. Nothing is
     /// left out: either all of `versions` can be told, or none.
     pub fn changes(&self, versions: RangeInclusive<Version>) -> Result<Changes> {
-        at_a_listing(&self.directory, |catalog| Changes::of(&self.directory, &self.scans, catalog, versions.clone()))
+        self.directory.at_a_listing(|catalog| Changes::of(&self.directory, &self.scans, catalog, versions.clone()))
     }
 
     /// What differs between `from` and `to`, in the order of keys: the net effect of all that happened between them.
@@ -133,7 +133,7 @@ impl History {
     /// # Errors
     /// As [`read_at`](Self::read_at), for both versions.
     pub fn difference(&self, from: Version, to: Version) -> Result<Differences> {
-        at_a_listing(&self.directory, |catalog| Differences::between(&self.directory, &self.scans, catalog, from, to))
+        self.directory.at_a_listing(|catalog| Differences::between(&self.directory, &self.scans, catalog, from, to))
     }
 
     /// Writes the whole state of `version` as one file into the directory `dir`, which is made if it is missing and its
@@ -194,7 +194,7 @@ impl History {
     /// # Errors
     /// What the disk reports.
     pub fn inventory(&self) -> Result<Inventory> {
-        at_a_listing(&self.directory, |catalog| inventory(&self.directory, catalog))
+        self.directory.at_a_listing(|catalog| inventory(&self.directory, catalog))
     }
 }
 
@@ -217,24 +217,12 @@ pub(super) fn read_at(directory: &StoreDirectory, version: Version, scans: &Arc<
 
 /// The runs of `version`.
 pub(super) fn chain_of(directory: &StoreDirectory, version: Version) -> Result<OpenChain> {
-    at_a_listing(directory, |catalog| directory.open_chain(catalog, catalog.readable(version)?))
-}
-
-/// Looks at a listing, and at a fresh one where a clean-up by somebody else has overtaken it.
-fn at_a_listing<T>(directory: &StoreDirectory, look: impl Fn(&Catalog) -> Result<T>) -> Result<T> {
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        match look(&directory.catalog()?) {
-            Err(error) if attempt < MOST_ATTEMPTS && is_about_the_listing(&error) => {}
-            outcome => return outcome,
-        }
-    }
+    directory.at_a_listing(|catalog| directory.open_chain(catalog, catalog.readable(version)?))
 }
 
 /// The metadata that `version` was committed with.
 pub(super) fn metadata(directory: &StoreDirectory, version: Version) -> Result<Bytes> {
-    at_a_listing(directory, |catalog| match catalog.readable(version)? {
+    directory.at_a_listing(|catalog| match catalog.readable(version)? {
         VersionId::ROOT => Ok(Bytes::default()),
         at => Ok(open_any(directory, catalog, at)?.metadata().clone()),
     })
@@ -243,7 +231,7 @@ pub(super) fn metadata(directory: &StoreDirectory, version: Version) -> Result<B
 /// Every readable version. What the index remembers of a version is used; of the others a footer is read.
 pub(super) fn versions(directory: &StoreDirectory, records: &[VersionRecord]) -> Result<Vec<VersionInfo>> {
     let known: HashMap<VersionId, &VersionRecord> = records.iter().map(|record| (record.at.at, record)).collect();
-    at_a_listing(directory, |catalog| infos(directory, catalog, &known))
+    directory.at_a_listing(|catalog| infos(directory, catalog, &known))
 }
 
 fn infos(

@@ -204,7 +204,7 @@ impl StateStoreProvider for MemoryProvider {
     fn snapshot(&self) -> Result<Version> {
         let to = self.core.head()?;
         let directory = &self.core.directory;
-        write_snapshot(directory, &directory.open_chain(&directory.catalog()?, to)?)?;
+        write_snapshot(directory, &directory.open_chain(&directory.catalog()?, to)?, &|_| ControlFlow::Continue(()))?;
         Ok(to.version)
     }
 }

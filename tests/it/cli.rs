@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use alluvium::cli::{Console, Exit, run};
 use alluvium::fs::{Disk, RealDisk};
 use alluvium::prelude::*;
-use alluvium::{Backend, LocalCheckpoint, RocksDbProvider, StateStoreId, StoreOptions};
+use alluvium::{Backend, LocalCheckpoint, RocksDbProvider, StateStoreId, StoreOptions, Upkeep};
 
 /// A directory with a checkpoint in it.
 struct Place(tempfile::TempDir);
@@ -47,9 +47,13 @@ impl Place {
     }
 
     fn open(&self, store: &str) -> RocksDbProvider {
+        self.open_with(store, StoreOptions::default())
+    }
+
+    fn open_with(&self, store: &str, options: StoreOptions) -> RocksDbProvider {
         let checkpoint = LocalCheckpoint::open(self.path("checkpoint")).unwrap();
         let id: StateStoreId = store.parse().unwrap();
-        RocksDbProvider::open(&Backend::in_memory().unwrap(), checkpoint, id, StoreOptions::default()).unwrap()
+        RocksDbProvider::open(&Backend::in_memory().unwrap(), checkpoint, id, options).unwrap()
     }
 
     /// Runs a line as it could be typed here: `checkpoint`, `backups` and `elsewhere` are paths of this place.
@@ -313,6 +317,60 @@ fn where_commits_were_collapsed_the_hint_leads_to_what_is_known() {
     assert_eq!(told.exit, Exit::NotFound, "{}", told.err);
     assert!(told.err.contains("hint: `alluvium diff … 0 2`"), "{}", told.err);
     assert_eq!(place.run("alluvium diff checkpoint 0 2").out, "+\tusers\tada\t3\n");
+}
+
+#[test]
+fn compacting_retiring_and_repairing_say_what_they_do_and_do_it() {
+    let place = Place::new();
+    let store = place.open_with("op/0/many", StoreOptions::default().upkeep(Upkeep::Manual));
+    for number in 0..200_u64 {
+        let mut batch = store.begin(alluvium::Version(number)).unwrap();
+        batch.put(alluvium::FamilyId::DEFAULT, &number.to_be_bytes(), &[b'x'; 100]).unwrap();
+        batch.commit().unwrap();
+    }
+    drop(store);
+    let before = all_files(&place.path("checkpoint"));
+    let planned = place.run("alluvium compact checkpoint --dry-run").out;
+    assert!(planned.starts_with("op/0/many: would collapse the versions ("), "{planned}");
+    assert_eq!(all_files(&place.path("checkpoint")), before);
+    let done = place.run("alluvium compact checkpoint");
+    assert!(done.exit == Exit::Done && done.out.starts_with("op/0/many: collapse the versions ("), "{done:?}");
+    let again = place.run("alluvium compact checkpoint --json").out;
+    assert_eq!(again, "{\"store\":\"op/0/many\",\"dry_run\":false,\"tasks\":[]}\n");
+    let whole = place.run("alluvium compact checkpoint --snapshot").out;
+    assert_eq!(whole, "op/0/many: took a snapshot of version 200\n");
+
+    let full = all_files(&place.path("checkpoint"));
+    let would = place.run("alluvium retire checkpoint --keep 10 --keep-changes 20 --dry-run");
+    assert!(would.out.contains("files would be deleted; the oldest version is 191"), "{}", would.out);
+    assert_eq!(all_files(&place.path("checkpoint")), full);
+    let did = place.run("alluvium retire checkpoint --keep 10 --keep-changes 20");
+    let files = |told: &Told| told.out.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(files(&would), files(&did), "the dry run said what would go");
+    assert!(all_files(&place.path("checkpoint")).len() < full.len() - 100);
+    assert_eq!(place.run("alluvium retire checkpoint --keep 0").exit, Exit::Usage);
+    assert_eq!(place.run("alluvium retire checkpoint").exit, Exit::Usage);
+    let known = place.run("alluvium changes checkpoint --from 182 --to 200 --keys u64 --limit 1").out;
+    assert!(known.starts_with("182\tput\tdefault\t181\t"), "{known}");
+
+    assert_eq!(place.run("alluvium repair checkpoint").exit, Exit::Done);
+    let snapshot = place.files(".snapshot").pop().unwrap();
+    damage(&snapshot);
+    let mended = place.run("alluvium repair checkpoint");
+    assert!(mended.exit == Exit::Done && mended.out.contains("1 made anew, 0 beyond repair"), "{mended:?}");
+    assert_eq!(place.run("alluvium verify checkpoint").exit, Exit::Done);
+    let newest = place.files(".delta").pop().unwrap();
+    damage(&newest);
+    damage(&snapshot);
+    let lost = place.run("alluvium repair checkpoint --json");
+    assert!(lost.exit == Exit::Damaged && lost.out.contains("\"irreparable\":[{\"file\":"), "{lost:?}");
+}
+
+fn damage(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(path, bytes).unwrap();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! | case | given | must |
 //! |---|---|---|
 //! | F2 | thousands of opens and closes | the number of files is bounded |
+//! | G10 | a sliding window whose keys die before the next snapshot | disk use ≤ a small multiple of the live state |
 //! | G7 | the checkpoint directory is moved | works there; no absolute path inside |
 //! | X1 | the disk is full at any write | reopening works; nothing acknowledged is lost |
 //! | X2 | a full disk gets space again | the next commit succeeds in the same process |
@@ -13,6 +14,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind::StorageFull;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +24,7 @@ use alluvium::fs::sim::{Persistence, Survivors};
 use alluvium::prelude::*;
 use alluvium::{
     Access, Backend, ErrorKind, FamilyId, History, LocalCheckpoint, MemoryProvider, Result, RocksDbProvider, Scan,
-    StateStoreId, StoreOptions, Version,
+    StateStoreId, StoreOptions, Upkeep, Version,
 };
 
 const FAMILY: FamilyId = FamilyId::DEFAULT;
@@ -90,6 +92,35 @@ fn f2_thousands_of_opens_and_closes_leave_no_files_behind() {
     let left = disk.files().len();
     assert!(left < 80, "{left} files");
     assert_eq!(content(&open(&disk).begin(Version(301)).unwrap()).len(), 301);
+}
+
+#[test]
+fn g10_a_sliding_window_uses_a_small_multiple_of_its_live_state() {
+    // Each commit adds 200 keys and removes those of 20 commits before: the state stays at 4,000 keys, about 0.5 MB.
+    const WINDOW: u64 = 20;
+    const KEYS: u64 = 200;
+    let disk = SimDisk::new(10);
+    let checkpoint = LocalCheckpoint::on(Arc::new(disk.clone()), "/checkpoint").unwrap();
+    let options = StoreOptions::default().retain_versions(10).unwrap().upkeep(Upkeep::Manual);
+    let provider = RocksDbProvider::open(&Backend::in_memory().unwrap(), checkpoint, id(), options).unwrap();
+    let live = WINDOW * KEYS * (8 + 2 + 100);
+    let mut most = 0;
+    for version in 0..400 {
+        let mut batch = provider.begin(Version(version)).unwrap();
+        for key in 0..KEYS {
+            batch.put(FAMILY, &(version * KEYS + key).to_be_bytes(), &[b'x'; 100]).unwrap();
+            if version >= WINDOW {
+                batch.remove(FAMILY, &((version - WINDOW) * KEYS + key).to_be_bytes()).unwrap();
+            }
+        }
+        batch.commit().unwrap();
+        provider.maintain(&|_| ControlFlow::Continue(())).unwrap();
+        let used: u64 = disk.files().iter().map(|path| disk.read_file(path).unwrap().len() as u64).sum();
+        most = most.max(used);
+    }
+    assert!(most < 12 * live, "{most} bytes for a live state of {live}");
+    eprintln!("{most} bytes at most for a live state of {live}");
+    assert_eq!(content(&provider.begin(Version(400)).unwrap()).len() as u64, WINDOW * KEYS);
 }
 
 #[test]

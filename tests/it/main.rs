@@ -13,13 +13,19 @@ mod crash;
 #[cfg(test)]
 mod field;
 #[cfg(test)]
+mod field_cases_upkeep;
+#[cfg(test)]
 mod history;
+#[cfg(test)]
+mod maintenance;
 #[cfg(test)]
 mod memory;
 #[cfg(all(test, feature = "rocksdb"))]
 mod process;
 #[cfg(test)]
 mod smoke;
+#[cfg(test)]
+mod two_processes;
 #[cfg(test)]
 mod upkeep;
 #[cfg(test)]
