@@ -14,11 +14,11 @@
 
 mod flat;
 mod reads;
-#[path = "../batch/report.rs"]
+#[path = "../../examples/measure/report.rs"]
 mod report;
 mod setup;
 mod tiny;
-#[path = "../batch/workload.rs"]
+#[path = "../../examples/measure/workload.rs"]
 #[allow(dead_code, reason = "the other benchmark uses all of it")]
 mod workload;
 

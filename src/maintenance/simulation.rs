@@ -103,10 +103,11 @@ impl Paper {
     fn act(&mut self, task: &Task, dies_after: usize) {
         let catalog = self.catalog();
         match *task {
-            Task::Collapse { from, to } if catalog.lineage().owns(to) => {
-                if catalog.deltas(from, to.version, &BTreeSet::new()).is_some_and(|runs| runs.len() > 1) {
-                    self.publish(RunName::delta(from, to).unwrap());
-                }
+            Task::Collapse { from, to }
+                if catalog.lineage().owns(to)
+                    && catalog.deltas(from, to.version, &BTreeSet::new()).is_some_and(|runs| runs.len() > 1) =>
+            {
+                self.publish(RunName::delta(from, to).unwrap());
             }
             Task::Snapshot { at }
                 if at != VersionId::ROOT

@@ -282,8 +282,8 @@ impl Clock for ByHand {
 #[test]
 fn what_fails_in_the_background_holds_up_no_commit_rests_for_a_while_shows_and_leaves_nothing_behind() {
     let disk = SimDisk::new(9);
-    let (refuses, refused) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
-    let refusing = Refusing { inner: checkpoint(&disk), refuses: Arc::clone(&refuses), refused: Arc::clone(&refused) };
+    let (refuses, tried) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
+    let refusing = Refusing { inner: checkpoint(&disk), refuses: Arc::clone(&refuses), tried: Arc::clone(&tried) };
     let refusing: Arc<dyn Checkpoint> = Arc::new(refusing);
     let clock = Arc::new(ByHand::default());
     let index = SimIndex::from_image(&IndexImage::default());
@@ -301,7 +301,7 @@ fn what_fails_in_the_background_holds_up_no_commit_rests_for_a_while_shows_and_l
         version
     };
     go_on(60);
-    assert_eq!((provider.upkeep().tasks_failed, refused.load(Ordering::Relaxed)), (1, 1), "{:?}", provider.upkeep());
+    assert_eq!((provider.upkeep().tasks_failed, tried.load(Ordering::Relaxed)), (1, 1), "{:?}", provider.upkeep());
     assert!(provider.upkeep().last_error.unwrap().starts_with("a collapse: "));
     for (pause, failures) in [(1_000, 2), (1_000, 2), (1_000, 3), (3_000, 3), (1_000, 4)] {
         clock.0.fetch_add(pause, Ordering::Relaxed);
