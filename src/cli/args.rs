@@ -134,17 +134,19 @@ Examples:
     Repair(Repair),
     /// Writes what lies in many files into fewer, so that opening and reading get faster. Deletes nothing.
     #[command(after_help = "\
-Does what is worth doing: collapses deltas, takes a snapshot. No version is given up: `alluvium retire` does that, and then
-deletes what has become superfluous. The job that writes the store may be running, and usually does all this by itself.
+Does what is worth doing: collapses deltas, takes a snapshot. No version is given up: `alluvium retire` with the same --keep
+does that, and deletes what has become superfluous. The job that writes the store may be running, and usually does all this
+by itself.
 
 Examples:
   alluvium compact checkpoint --dry-run
-  alluvium compact checkpoint
+  alluvium compact checkpoint --keep 100
   alluvium compact checkpoint --snapshot --store clicks/0/state --json")]
     Compact(Compact),
     /// Lets go of old versions, and of every file that nothing needs.
     #[command(after_help = "\
-Readers that are open read on; their files leave the disk with them.
+What still leads to a version that is kept goes only once `alluvium compact` with the same --keep has put it together. Readers
+that are open read on; their files leave the disk with them.
 
 Examples:
   alluvium retire checkpoint --keep 100 --dry-run
@@ -327,6 +329,10 @@ pub(super) struct Repair {
 pub(super) struct Compact {
     #[command(flatten)]
     pub(super) place: Place,
+    /// How many of the newest versions are going to be kept; all where it is left out. What leads to older ones is put
+    /// together.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) keep: Option<u64>,
     /// Writes the newest version into one file, worth it or not.
     #[arg(long)]
     pub(super) snapshot: bool,

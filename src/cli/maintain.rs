@@ -71,8 +71,9 @@ pub(super) fn repair(args: &Repair, console: &mut Console<'_>) -> Outcome<Exit> 
 
 /// `alluvium compact`
 pub(super) fn compact(args: &Compact, console: &mut Console<'_>) -> Outcome<Exit> {
-    // All versions are kept: how many the store's job retains is not known here.
-    let options = MaintenanceOptions::default().retain_versions(usize::MAX)?;
+    // How many versions the store's job retains is not known here.
+    let keep = args.keep.map_or(Ok(usize::MAX), number)?;
+    let options = MaintenanceOptions::default().retain_versions(keep)?;
     for (id, maintenance) in each(&args.place, &options)? {
         let mut done = Vec::new(); // each makes fewer files of many
         if args.snapshot {
@@ -119,8 +120,7 @@ fn compact_one(id: &StateStoreId, maintenance: &Maintenance, console: &mut Conso
 
 /// `alluvium retire`
 pub(super) fn retire(args: &Retire, console: &mut Console<'_>) -> Outcome<Exit> {
-    let keep = usize::try_from(args.keep).map_err(|_| Failure::Usage("--keep is too large".into()))?;
-    let mut options = MaintenanceOptions::default().retain_versions(keep)?;
+    let mut options = MaintenanceOptions::default().retain_versions(number(args.keep)?)?;
     if let Some(changes) = args.keep_changes {
         options = options.retain_changes(changes);
     }
@@ -143,6 +143,10 @@ pub(super) fn retire(args: &Retire, console: &mut Console<'_>) -> Outcome<Exit> 
         }
     }
     Ok(Exit::Done)
+}
+
+fn number(keep: u64) -> Outcome<usize> {
+    usize::try_from(keep).map_err(|_| Failure::Usage("--keep is too large for this machine".into()))
 }
 
 fn files_in_json<'f>(files: impl Iterator<Item = (&'f PathBuf, &'f String)>, why: &'static str) -> Json {

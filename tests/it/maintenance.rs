@@ -283,7 +283,7 @@ impl Clock for ByHand {
 fn what_fails_in_the_background_holds_up_no_commit_rests_for_a_while_shows_and_leaves_nothing_behind() {
     let disk = SimDisk::new(9);
     let (refuses, tried) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
-    let refusing = Refusing { inner: checkpoint(&disk), refuses: Arc::clone(&refuses), tried: Arc::clone(&tried) };
+    let refusing = Refusing { inner: checkpoint(&disk), refuses: Arc::clone(&refuses), refused: Arc::clone(&tried) };
     let refusing: Arc<dyn Checkpoint> = Arc::new(refusing);
     let clock = Arc::new(ByHand::default());
     let index = SimIndex::from_image(&IndexImage::default());
