@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::str::FromStr;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -111,6 +112,21 @@ impl fmt::Display for StateStoreId {
     }
 }
 
+impl FromStr for StateStoreId {
+    type Err = Error;
+
+    /// Reads `<operator>/<partition>/<name>`, as it is displayed.
+    fn from_str(text: &str) -> Result<Self> {
+        let parts = text.split_once('/').and_then(|(operator, rest)| Some((operator, rest.split_once('/')?)));
+        // One spelling each: `01` is not partition 1.
+        let partition = |text: &str| text.parse().ok().filter(|number: &u32| number.to_string() == text);
+        match parts.and_then(|(operator, (number, name))| Some((operator, partition(number)?, name))) {
+            Some((operator, partition, name)) => Self::new(operator, partition, name),
+            None => Err(Error::invalid(format!("{text:?} is no store; one is <operator>/<partition>/<name>"))),
+        }
+    }
+}
+
 impl fmt::Debug for StateStoreId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StateStoreId({self})")
@@ -171,6 +187,17 @@ impl Families {
         let number = u16::try_from(self.0.len()).ok().filter(|_| found <= limit).ok_or_else(over)?;
         self.0.push(name);
         Ok((FamilyId(number), true))
+    }
+
+    /// The name of a family of this store; `None` for the number of another store's.
+    #[must_use]
+    pub fn name(&self, family: FamilyId) -> Option<&Name> {
+        self.0.get(usize::from(family.0))
+    }
+
+    /// The families with their names, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (FamilyId, &Name)> {
+        (0..).map(FamilyId).zip(&self.0)
     }
 
     /// The names, by number.
@@ -347,6 +374,15 @@ mod tests {
         assert!(range.contains(&[0, 3, 0xff, 0xff, 0xff, 9]));
         assert!(!range.contains(&[0, 3, 0xff, 0xfe]));
         assert_eq!(successor(&[0xff, 0xff]), None);
+    }
+
+    #[test]
+    fn a_store_is_read_from_the_text_that_it_is_displayed_as() {
+        let id = StateStoreId::new("op", 12, "left.state").unwrap();
+        assert_eq!(id.to_string().parse::<StateStoreId>().unwrap(), id);
+        for bad in ["", "op", "op/1", "op/01/x", "op/-1/x", "op/1/", "/1/x", "op/1/x/y", "op/4294967296/x"] {
+            assert!(bad.parse::<StateStoreId>().is_err(), "{bad:?}");
+        }
     }
 
     #[test]

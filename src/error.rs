@@ -45,6 +45,14 @@ pub enum ErrorKind {
         /// The newest version that can be read.
         newest: Version,
     },
+    /// The changes of these versions are only known together: what each of them did alone is gone. Ask for the difference
+    /// between the two.
+    Collapsed {
+        /// The newest version below, which can still be read.
+        from: Version,
+        /// The oldest version from there on that can still be read.
+        to: Version,
+    },
     /// The store's one writer slot stayed taken until the deadline.
     Busy {
         /// How long the caller waited, in milliseconds.
@@ -215,6 +223,7 @@ impl Error {
             ErrorKind::InvalidInput
             | ErrorKind::LimitExceeded { .. }
             | ErrorKind::VersionNotFound { .. }
+            | ErrorKind::Collapsed { .. }
             | ErrorKind::Unsupported
             | ErrorKind::Foreign { .. }
             | ErrorKind::AlreadyExists { .. }
@@ -262,6 +271,9 @@ impl fmt::Display for ErrorKind {
             Self::LimitExceeded { limit, found } => write!(f, "{found} is over the limit of {limit}"),
             Self::VersionNotFound { requested, oldest, newest } => {
                 write!(f, "version {requested} is not there; {oldest} to {newest} can be read")
+            }
+            Self::Collapsed { from, to } => {
+                write!(f, "the changes of the versions ({from}, {to}] are only known together")
             }
             Self::Busy { waited_ms } => write!(f, "the writer slot was taken for {waited_ms} ms"),
             Self::Fenced { by } => write!(f, "epoch {by} has taken the store over; stop this writer"),

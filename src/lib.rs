@@ -29,6 +29,10 @@ pub mod store;
 
 pub mod maintenance;
 
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
+
 pub use backend::{Backend, BackendOptions};
 pub use bytes::Bytes;
 pub use checkpoint::{Checkpoint, LocalCheckpoint};
@@ -41,7 +45,8 @@ pub use error::{Advice, Error, ErrorKind, Result};
 pub use maintenance::{Maintenance, MaintenanceOptions};
 pub use run::{Access, PageCodec};
 pub use store::{
-    Entry, MemoryProvider, ReadStore, Residency, Retired, RocksDbProvider, Scan, StateStoreProvider, StoreOptions,
+    ChangeEvent, Changed, Changes, Difference, Differences, Entry, Exported, FileInfo, FileRole, History, Inventory,
+    MemoryProvider, ReadStore, Residency, Retired, RocksDbProvider, Scan, StateStoreProvider, StoreOptions,
     Transaction, Upkeep, UpkeepState, Verified, VersionInfo, View, WriteStore,
 };
 pub use version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, VersionId};

@@ -78,15 +78,10 @@ impl Catalog {
     /// # Errors
     /// `VersionNotFound` where it is too old or too new, `Missing` or `Corrupt` where a file that it needs is not usable.
     pub(crate) fn readable(&self, version: Version) -> Result<VersionId> {
-        let newest = self.head.version;
-        let oldest = self.versions().next().map_or(newest, |id| id.version);
-        let not_found = || {
-            let kind = ErrorKind::VersionNotFound { requested: version, oldest, newest };
-            Error::new(kind, "the version cannot be read")
-        };
-        let id = self.at(version).ok_or_else(not_found)?;
-        if version != Version::EMPTY && version < oldest.min(newest) {
-            return Err(not_found());
+        let oldest = self.versions().next().map_or(self.head.version, |id| id.version);
+        let id = self.at(version).ok_or_else(|| self.not_readable(version))?;
+        if version != Version::EMPTY && version < oldest.min(self.head.version) {
+            return Err(self.not_readable(version));
         }
         self.chain(id, &BTreeSet::new()).map(|_| id)
     }
@@ -125,29 +120,44 @@ impl Catalog {
         runs
     }
 
-    /// The deltas of the single versions `(from, to]`, oldest first: what the change feed reads.
+    /// The deltas of the single versions `(from, to]` of the head's lineage, oldest first: what the change feed reads.
     ///
     /// # Errors
-    /// `Missing` for the first version whose own delta is not there (any more).
-    #[cfg(test)]
-    pub(crate) fn singles(&self, from: Version, to: VersionId) -> Result<Vec<RunName>> {
-        let walked;
-        let lineage = if self.lineage.owns(to) {
-            &self.lineage
-        } else {
-            walked = Lineage::of(to, &self.listing.forks);
-            &walked
-        };
+    /// `VersionNotFound` above the head; for the first version whose own delta is not there (any more) `Collapsed` with the
+    /// readable versions around it, or `Missing` or `Corrupt` where there is none above.
+    pub(crate) fn singles(&self, from: Version, to: Version) -> Result<Vec<RunName>> {
+        if to > self.head.version {
+            return Err(self.not_readable(to));
+        }
         let mut singles = Vec::new(); // what was asked for, and never more than there are files
-        for version in (from.0..to.version.0).map(|version| Version(version).next()) {
-            let id = lineage.at(version).ok_or_else(|| chain::gap(version.previous(), to))?;
-            let run = RunName::single(id)?;
-            if !self.listing.runs.contains_key(&run) {
-                return Err(lineage.damage_at(version).unwrap_or_else(|| chain::gap(version.previous(), id)));
+        for version in (from.0..to.0).map(|version| Version(version).next()) {
+            let single = self.at(version).map(RunName::single).transpose()?;
+            match single.filter(|run| self.listing.runs.contains_key(run)) {
+                Some(run) => singles.push(run),
+                None => return Err(self.collapsed(version)),
             }
-            singles.push(run);
         }
         Ok(singles)
+    }
+
+    fn not_readable(&self, version: Version) -> Error {
+        let newest = self.head.version;
+        let oldest = self.versions().next().map_or(newest, |id| id.version);
+        let kind = ErrorKind::VersionNotFound { requested: version, oldest, newest };
+        Error::new(kind, "the version cannot be read")
+    }
+
+    /// The error for a version of the head's lineage whose own delta is not there.
+    fn collapsed(&self, version: Version) -> Error {
+        if let Some(error) = self.lineage.damage_at(version) {
+            return error;
+        }
+        let at = self.at(version).unwrap_or(self.head);
+        let above = self.versions().find(|id| id.version >= version);
+        let Some(to) = above.map(|id| id.version) else { return chain::gap(version.previous(), at) };
+        let below = self.versions().rev().find(|id| id.version < version);
+        let from = below.map_or(Version::EMPTY, |id| id.version);
+        Error::new(ErrorKind::Collapsed { from, to }, format!("the delta of version {version} is not kept"))
     }
 }
 
@@ -234,9 +244,36 @@ mod tests {
         assert_eq!(missing_file(catalog.chain(id(5, 1), &BTreeSet::new())), delta(4, id(5, 1)).to_string());
         catalog.chain(id(4, 1), &BTreeSet::new()).unwrap();
         assert!(matches!(catalog.readable(Version(9)).unwrap_err().kind(), ErrorKind::Missing { .. }));
-        assert!(matches!(catalog.singles(Version(3), id(9, 1)).unwrap_err().kind(), ErrorKind::Missing { .. }));
-        assert_eq!(catalog.singles(Version(5), id(7, 1)).unwrap(), singles(5, 7, 1));
+        assert!(matches!(catalog.singles(Version(3), Version(9)).unwrap_err().kind(), ErrorKind::Missing { .. }));
+        assert_eq!(catalog.singles(Version(5), Version(7)).unwrap(), singles(5, 7, 1));
         assert!(catalog.retire(&Sparing::default()).is_err(), "where the head cannot be made, nothing may go");
+    }
+
+    #[test]
+    fn where_single_deltas_are_gone_the_finest_range_still_known_is_named() {
+        let mut runs = singles(0, 12, 1);
+        runs.retain(|run| !(2..=7).contains(&run.to().version.0));
+        runs.extend([delta(1, id(4, 1)), delta(4, id(7, 1)), delta(1, id(7, 1)), RunName::snapshot(id(9, 1)).unwrap()]);
+        let catalog = Catalog::new(listing(&runs, &[(1, VersionId::ROOT)]));
+        let collapsed = |from, to| match catalog.singles(Version(from), Version(to)).unwrap_err().kind() {
+            ErrorKind::Collapsed { from, to } => (from.0, to.0),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            (collapsed(0, 12), collapsed(2, 3), collapsed(4, 12), collapsed(6, 8)),
+            ((1, 4), (1, 4), (4, 7), (4, 7))
+        );
+        assert_eq!(catalog.singles(Version(7), Version(12)).unwrap(), singles(7, 12, 1));
+        assert_eq!(catalog.singles(Version(5), Version(5)).unwrap(), []);
+        let above = catalog.singles(Version(11), Version(13)).unwrap_err();
+        assert!(matches!(above.kind(), ErrorKind::VersionNotFound { .. }), "{above}");
+        assert_eq!(
+            catalog.deltas(Version(1), Version(8), &BTreeSet::new()).unwrap(),
+            [delta(1, id(7, 1)), delta(7, id(8, 1))]
+        );
+        assert_eq!(catalog.deltas(Version(4), Version(7), &BTreeSet::new()).unwrap(), [delta(4, id(7, 1))]);
+        assert_eq!(catalog.deltas(Version(8), Version(8), &BTreeSet::new()).unwrap(), []);
+        assert_eq!(catalog.deltas(Version(2), Version(8), &BTreeSet::new()), None);
     }
 
     #[test]

@@ -25,6 +25,17 @@ struct Bounds {
     second_listing: bool,
     look: bool,
     cleaning: Cleaning,
+    giving_back: GivingBack,
+}
+
+/// Whether a writer that ends deletes its claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GivingBack {
+    Never,
+    /// Only a claim that nothing was ever published with.
+    Unused,
+    /// A claim that was written with, too.
+    Used,
 }
 
 /// How a listing is taken.
@@ -54,6 +65,7 @@ const PROTOCOL: Bounds = Bounds {
     second_listing: true,
     look: true,
     cleaning: Cleaning::Proper,
+    giving_back: GivingBack::Never,
 };
 
 /// A directory by number, so that a state is small.
@@ -210,6 +222,15 @@ impl Search {
                 if commits < self.bounds.max_commits {
                     self.publish(world, who, (epoch, at, commits), supersedes);
                 }
+                let may_give_back = match self.bounds.giving_back {
+                    GivingBack::Never => false,
+                    GivingBack::Unused => commits == 0,
+                    GivingBack::Used => true,
+                };
+                if may_give_back {
+                    // And perhaps comes again.
+                    self.go(world, who, Process::Open, Some(&|files| _ = files.forks.remove(&epoch)));
+                }
             }
             Process::Look { epoch, at, commits } => self.look(world, who, (epoch, at, commits)),
             Process::Snapshot(at) => {
@@ -298,6 +319,9 @@ impl Search {
 
     fn confirm(&mut self, world: &World, who: usize, claim: Claim, dir: Dir) {
         let next = match claim.confirm(&self.directories.catalog(dir)) {
+            Confirmation::StartOver if self.bounds.giving_back != GivingBack::Never => {
+                return self.go(world, who, Process::Open, Some(&|files| _ = files.forks.remove(&claim.epoch)));
+            }
             Confirmation::StartOver => Process::Open,
             Confirmation::Confirmed => {
                 let supersedes = (claim.base != claim.seen_head).then_some(dir);
@@ -387,6 +411,19 @@ fn the_protocol_holds_with_listings_that_take_two_steps() {
     let max_epoch = if SMALL { 2 } else { 3 };
     let bounds = Bounds { rollbacks: true, listing: Listed::RunsThenForks, max_epoch, ..PROTOCOL };
     holds("two-step listings", bounds, 200_000);
+}
+
+#[test]
+fn the_protocol_holds_where_writers_give_back_claims_that_they_have_not_used() {
+    let (max_epoch, giving_back) = (if SMALL { 2 } else { 3 }, GivingBack::Unused);
+    holds("giving back", Bounds { rollbacks: true, max_epoch, giving_back, ..PROTOCOL }, 50_000);
+    let bounds = Bounds { max_epoch, giving_back, listing: Listed::RunsThenForks, ..WITH_CLEANER };
+    holds("giving back beside a cleaner", bounds, 50_000);
+}
+
+#[test]
+fn giving_back_a_claim_that_was_used_is_found() {
+    breaks(Bounds { giving_back: GivingBack::Used, ..PROTOCOL }, "the head cannot be made");
 }
 
 /// A writer that can commit and one that rolls back, or two of either, while files are being deleted one by one.

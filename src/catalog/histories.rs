@@ -131,7 +131,7 @@ impl World {
             4 => pick.map_or(Actor::Idle, |id| Actor::Publish(RunName::snapshot(id).unwrap())),
             5 => {
                 let from = Version(catalog.head().version.0 * u64::from(parameter) / 256);
-                let to = pick.filter(|to| from.next() < to.version && catalog.singles(from, *to).is_ok());
+                let to = pick.filter(|to| from.next() < to.version && catalog.singles(from, to.version).is_ok());
                 to.map_or(Actor::Idle, |to| Actor::Publish(RunName::delta(from, to).unwrap()))
             }
             6 => catalog.next_horizon(usize::from(parameter) % 6).map_or(Actor::PlanDeletions, Actor::Announce),

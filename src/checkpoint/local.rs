@@ -35,6 +35,32 @@ impl LocalCheckpoint {
         Self::on(Arc::new(RealDisk::new()), absolute)
     }
 
+    /// Opens the checkpoint in the directory `root` for reading: makes nothing and syncs nothing, so that the directory may
+    /// lie on a medium that can only be read.
+    ///
+    /// # Errors
+    /// `NotFound` where there is no such directory; else as [`LocalCheckpoint::open`].
+    pub fn existing(root: impl AsRef<Path>) -> Result<Self> {
+        let root = root.as_ref();
+        let absolute = std::path::absolute(root).map_err(|e| Error::io(root, "find the checkpoint", e))?;
+        Self::existing_on(Arc::new(RealDisk::new()), absolute)
+    }
+
+    /// As [`LocalCheckpoint::existing`], on `disk`.
+    ///
+    /// # Errors
+    /// As [`LocalCheckpoint::existing`].
+    pub fn existing_on(disk: Arc<dyn Disk>, root: impl Into<PathBuf>) -> Result<Self> {
+        let root: PathBuf = root.into().components().collect();
+        let context = |error: Error| error.context(format!("the checkpoint {} cannot be read", root.display()));
+        match disk.stat(&root).map_err(context)?.map(|stat| stat.kind) {
+            Some(FileKind::Directory) => disk.list(&root).map_err(context).map(drop)?,
+            Some(kind) => return Err(no_directory(root, kind)),
+            None => return Err(context(Error::new(ErrorKind::NotFound { path: root.clone() }, "nothing is there"))),
+        }
+        Ok(Self { disk, root, durable: Mutex::default() })
+    }
+
     /// Opens the checkpoint in the directory `root` of `disk`.
     ///
     /// # Errors
@@ -53,11 +79,7 @@ impl LocalCheckpoint {
                     synced => synced.map_err(context)?,
                 }
             }
-            Some(kind) => {
-                let what = if kind == FileKind::Link { "a symbolic link" } else { "not a directory" };
-                let text = format!("the checkpoint's root is {what}");
-                return Err(Error::new(ErrorKind::Foreign { path: root }, text));
-            }
+            Some(kind) => return Err(no_directory(root, kind)),
             None => {
                 disk.create_dir(&root).map_err(context)?;
                 disk.sync_dir(parent_of(&root)).map_err(context)?; // the root's name is durable
@@ -165,6 +187,11 @@ impl Checkpoint for LocalCheckpoint {
     fn display_path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
+}
+
+fn no_directory(root: PathBuf, kind: FileKind) -> Error {
+    let what = if kind == FileKind::Link { "a symbolic link" } else { "not a directory" };
+    Error::new(ErrorKind::Foreign { path: root }, format!("the checkpoint's root is {what}"))
 }
 
 /// The directory that holds the name of `root`.

@@ -44,6 +44,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cursor::RunCursor;
 pub use header::PageCodec;
 pub(crate) use header::RunHeader;
 pub(crate) use merge::{Layer, Merge};

@@ -158,6 +158,12 @@ impl Run {
         self.source.read().0
     }
 
+    /// Pages that point gets have looked into, each time they did.
+    #[cfg(test)]
+    pub(crate) fn pages_touched(&self) -> u64 {
+        self.source.pages_touched()
+    }
+
     /// The bytes of those blocks.
     #[cfg(test)]
     pub(crate) fn bytes_read(&self) -> u64 {
@@ -211,6 +217,8 @@ impl Run {
         let block = self.page_index(&stripe)?;
         let Some(index) = IndexView::<PagePlace>::parse(&block) else { return Err(self.bad_index(&stripe)) };
         let number = index.find(probe.full_key);
+        #[cfg(test)]
+        self.source.touch_page();
         let bytes = if let Some(bytes) = self.checked_page(&stripe, number) {
             bytes
         } else {

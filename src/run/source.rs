@@ -94,6 +94,8 @@ pub(super) struct Source {
     checks_pages: bool,
     blocks_read: AtomicU64,
     bytes_read: AtomicU64,
+    #[cfg(test)]
+    pages_touched: AtomicU64,
 }
 
 impl Source {
@@ -104,7 +106,16 @@ impl Source {
             Access::Positioned => Medium::Positioned { file, recent: Mutex::default() },
         };
         let (blocks_read, bytes_read) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self { path, medium, file_bytes, checks_pages, blocks_read, bytes_read })
+        Ok(Self {
+            path,
+            medium,
+            file_bytes,
+            checks_pages,
+            blocks_read,
+            bytes_read,
+            #[cfg(test)]
+            pages_touched: AtomicU64::new(0),
+        })
     }
 
     /// Makes room for the memory of `blocks` checked blocks.
@@ -126,6 +137,17 @@ impl Source {
     #[cfg(test)]
     pub(super) fn read(&self) -> (u64, u64) {
         (self.blocks_read.load(Ordering::Relaxed), self.bytes_read.load(Ordering::Relaxed))
+    }
+
+    /// Notes that a point get looks into a page.
+    #[cfg(test)]
+    pub(super) fn touch_page(&self) {
+        self.pages_touched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(super) fn pages_touched(&self) -> u64 {
+        self.pages_touched.load(Ordering::Relaxed)
     }
 
     #[cfg(test)]

@@ -28,7 +28,7 @@ use crate::version::{Epoch, IdSource, Mark, StoreUid, Version, VersionId};
 /// What a provider, its transactions and the folding job share.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) directory: StoreDirectory,
+    pub(crate) directory: Arc<StoreDirectory>,
     pub(crate) backend: Backend,
     pub(super) store: StoreNumber,
     uid: StoreUid,
@@ -60,6 +60,8 @@ pub(crate) struct Core {
 #[derive(Debug)]
 pub(super) struct State {
     epoch: Epoch,
+    /// Whether a commit was tried with that epoch, whatever came of it.
+    is_epoch_used: bool,
     pub(super) layers: Arc<Layers>,
     /// The newest committed version, which is above the layers' while an older one was begun on and nothing committed.
     head: VersionId,
@@ -79,7 +81,8 @@ pub(super) struct State {
 impl Core {
     pub(super) fn commit(&self, changes: &ChangeSet<'_>) -> Result<Version> {
         let writer = {
-            let state = self.state();
+            let mut state = self.state();
+            state.is_epoch_used = true;
             Writer { uid: self.uid, epoch: state.epoch, parent: state.layers.mark }
         };
         #[cfg(feature = "conformance")]
@@ -112,7 +115,7 @@ impl Core {
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         let use_of = DirectoryOptions::from(&options);
-        let directory = StoreDirectory::new(checkpoint, id, use_of, ids, clock);
+        let directory = Arc::new(StoreDirectory::new(checkpoint, id, use_of, ids, clock));
         let holder = format!("process {}", std::process::id());
         // Before the claim, which would fence a writer for nothing if the store is then refused.
         let admission = directory.catalog()?.uid().map(|uid| backend.admit(uid, directory.id())).transpose()?;
@@ -125,6 +128,7 @@ impl Core {
         };
         let state = State {
             epoch: claimed.epoch,
+            is_epoch_used: false,
             layers: Arc::new(layers),
             head: claimed.head,
             collapsed_to: claimed.chain.base_mark().at.version,
@@ -224,15 +228,19 @@ impl Core {
         let mine = self.state().layers.generations();
         let above = |from: &Mark| self.directory.open_above(&claimed.catalog, from, claimed.chain.mark.at);
         let layers = load(&self.backend, self.store, &claimed.chain, &self.options, &mine, &above)?;
-        {
+        let unused = {
             let mut state = self.state();
+            let unused = (!state.is_epoch_used).then_some(state.epoch);
             state.epoch = claimed.epoch;
+            state.is_epoch_used = false;
             state.head = claimed.head;
             state.collapsed_to = claimed.chain.base_mark().at.version;
             state.layers = Arc::new(layers);
             state.is_stale = false;
             state.passed_over = self.directory.passed_over(&claimed.chain);
-        }
+            unused
+        };
+        unused.inspect(|epoch| self.directory.give_back(*epoch));
         self.rebuild_filters_soon();
         Ok(())
     }
@@ -254,10 +262,12 @@ impl Core {
     pub(super) fn leave(&self) {
         let _moving = self.moving();
         let nothing = Arc::new(Layers::nothing());
-        let last = {
+        let (unused, last) = {
             let mut state = self.state();
-            (std::mem::replace(&mut state.layers, nothing), state.admission.take())
+            let unused = (!state.is_epoch_used).then_some(state.epoch);
+            (unused, (std::mem::replace(&mut state.layers, nothing), state.admission.take()))
         };
+        unused.inspect(|epoch| self.directory.give_back(*epoch));
         drop(last); // not under the state's lock, since the index may be called
     }
 

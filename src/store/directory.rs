@@ -26,6 +26,9 @@ const MOST_LISTINGS: usize = 64;
 /// Clean-up by another process can take a file between the listing and the look at it; a fresh listing then knows better.
 pub(crate) const MOST_ATTEMPTS: usize = 8;
 
+/// The directory of a checkpoint that holds the stores.
+pub(super) const STATE: &str = "state";
+
 /// One store's directory in the checkpoint. It knows files, not layers.
 #[derive(Debug)]
 pub(crate) struct StoreDirectory {
@@ -119,7 +122,7 @@ impl StoreDirectory {
         ids: IdSource,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let path = format!("state/{id}");
+        let path = format!("{STATE}/{id}");
         Self {
             checkpoint,
             id,
@@ -153,6 +156,22 @@ impl StoreDirectory {
 
     pub(super) fn delta_codec(&self) -> PageCodec {
         self.codec
+    }
+
+    /// Where the store lies, for people.
+    pub(super) fn root(&self) -> PathBuf {
+        self.checkpoint.display_path(&self.path)
+    }
+
+    /// Every file, forks among them: its path within the store's directory, and its length in bytes.
+    pub(super) fn files(&self) -> Result<Vec<(String, u64)>> {
+        let of = |dir: &str, prefix: &str| -> Result<Vec<(String, u64)>> {
+            let entries = self.checkpoint.list(dir)?.into_iter().filter(|entry| entry.stat.kind == FileKind::File);
+            Ok(entries.map(|entry| (format!("{prefix}{}", entry.name), entry.stat.length_bytes)).collect())
+        };
+        let mut files = of(&self.path, "")?;
+        files.extend(of(&self.forks_path(), &format!("{FORKS}/"))?);
+        Ok(files)
     }
 
     /// Where a file lies, for people.
@@ -229,11 +248,19 @@ impl StoreDirectory {
                     let (epoch, head) = (claim.epoch, claim.seen_head);
                     return Ok(Claimed { uid, epoch, head, chain, catalog: before });
                 }
-                Confirmation::StartOver => {}
+                Confirmation::StartOver => self.give_back(claim.epoch),
             }
         }
         let context = "the head of the store moved at every attempt to open it; other writers are opening it too";
         Err(Error::new(ErrorKind::Busy { waited_ms: 0 }, context))
+    }
+
+    /// Deletes a claim of ours that nothing was ever published with, and never will be: so openings without commits leave no
+    /// files behind, and the number may be claimed again (`docs/decisions/0006`). Only to save files: a failure is nobody's problem.
+    pub(super) fn give_back(&self, epoch: Epoch) {
+        if let Err(error) = self.checkpoint.delete(&self.file(FileName::Fork(epoch))) {
+            tracing::debug!(store = %self.id, %epoch, %error, "an unused claim stays");
+        }
     }
 
     /// Opens the runs that make `at`. A run that is damaged or gone is passed over if others make the same version.

@@ -1,14 +1,17 @@
 //! [`MemoryProvider`]: whole maps in the heap, version by version.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, RangeInclusive};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::below::{Below, SharedBelow};
+use super::changes::Changes;
 use super::commit::{ChangeSet, Writer, commit};
 use super::contract::{StateStoreProvider, VersionInfo};
 use super::directory::{DirectoryOptions, OpenChain, StoreDirectory};
-use super::history;
+use super::export::Exported;
+use super::history::{self, History};
 use super::layers::RunStack;
 use super::load::merged;
 use super::options::StoreOptions;
@@ -44,7 +47,7 @@ pub struct MemoryProvider {
 
 #[derive(Debug)]
 struct Core {
-    directory: StoreDirectory,
+    directory: Arc<StoreDirectory>,
     uid: StoreUid,
     holder: String,
     options: StoreOptions,
@@ -58,6 +61,8 @@ struct Core {
 #[derive(Debug)]
 struct State {
     epoch: Epoch,
+    /// Whether a commit was tried with that epoch, whatever came of it.
+    is_epoch_used: bool,
     current: Arc<Held>,
     /// The newest maps, `current` among them, oldest first.
     held: Vec<Arc<Held>>,
@@ -95,12 +100,13 @@ impl MemoryProvider {
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         let use_of = DirectoryOptions::from(&options);
-        let directory = StoreDirectory::new(checkpoint.into(), id, use_of, ids, clock);
+        let directory = Arc::new(StoreDirectory::new(checkpoint.into(), id, use_of, ids, clock));
         let holder = format!("process {}", std::process::id());
         let claimed = directory.claim(Wanted::Newest, None, &holder)?;
         let current = Arc::new(Held::load(&claimed.chain)?);
         let state = State {
             epoch: claimed.epoch,
+            is_epoch_used: false,
             held: vec![Arc::clone(&current)],
             current,
             head: claimed.head,
@@ -118,6 +124,29 @@ impl MemoryProvider {
             state: Mutex::new(state),
         };
         Ok(Self { core: Arc::new(core) })
+    }
+
+    /// What can be read of this store's versions without a writer: changes, differences, exports. It shares this provider's
+    /// open files and outlives it.
+    #[must_use]
+    pub fn history(&self) -> History {
+        History::of(&self.core.directory, &self.core.scans)
+    }
+
+    /// What the commits that made `versions` wrote; see [`History::changes`].
+    ///
+    /// # Errors
+    /// As [`History::changes`].
+    pub fn changes(&self, versions: RangeInclusive<Version>) -> Result<Changes> {
+        self.history().changes(versions)
+    }
+
+    /// Writes the whole state of `version` as one file into the directory `dir`; see [`History::export`].
+    ///
+    /// # Errors
+    /// As [`History::export`].
+    pub fn export(&self, version: Version, dir: impl AsRef<Path>) -> Result<Exported> {
+        self.history().export(version, dir, |_| ControlFlow::Continue(()))
     }
 
     /// Scans that are alive.
@@ -216,12 +245,28 @@ impl Core {
             Some(held) => held,
             None => Arc::new(Held::load(&claimed.chain)?),
         };
-        let mut state = self.state();
-        state.epoch = claimed.epoch;
-        state.head = claimed.head;
-        state.hold(Arc::clone(&current));
-        state.is_stale = false;
+        let unused = {
+            let mut state = self.state();
+            let unused = (!state.is_epoch_used).then_some(state.epoch);
+            state.epoch = claimed.epoch;
+            state.is_epoch_used = false;
+            state.head = claimed.head;
+            state.hold(Arc::clone(&current));
+            state.is_stale = false;
+            unused
+        };
+        unused.inspect(|epoch| self.directory.give_back(*epoch));
         Ok(current)
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        let unused = {
+            let state = self.state();
+            (!state.is_epoch_used).then_some(state.epoch)
+        };
+        unused.inspect(|epoch| self.directory.give_back(*epoch));
     }
 }
 
@@ -238,7 +283,8 @@ impl State {
 impl Committer for Core {
     fn commit(&self, changes: ChangeSet<'_>) -> Result<Version> {
         let (writer, current) = {
-            let state = self.state();
+            let mut state = self.state();
+            state.is_epoch_used = true;
             (Writer { uid: self.uid, epoch: state.epoch, parent: state.current.mark }, Arc::clone(&state.current))
         };
         let outcome = commit(&self.directory, &writer, &changes)

@@ -6,6 +6,7 @@
 //! folding  ─► the oldest delta of the tail into the generation, in the background
 //! snapshot ─► runs merged into one file ─► the base moves up, the old generation is dropped
 //! read_at  ─► the runs of v, straight from the checkpoint
+//! history  ─► changes, differences, export: without a writer, from the checkpoint alone
 //! ```
 //!
 //! What it promises: what is read after a crash is the state at some version from the last acknowledged to the last
@@ -16,14 +17,18 @@
 
 mod below;
 mod caretaker;
+mod changes;
 mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod contract;
 mod core;
+mod difference;
 mod directory;
+mod export;
 mod fold;
 mod history;
+mod inventory;
 mod layers;
 mod load;
 mod memory;
@@ -34,6 +39,7 @@ mod provider;
 mod rewrite;
 mod scan;
 mod slot;
+mod stats;
 mod tenancy;
 mod transaction;
 mod unpublished;
@@ -42,9 +48,14 @@ mod view;
 
 pub(crate) use caretaker::Caretaker;
 pub use caretaker::UpkeepState;
+pub use changes::{ChangeEvent, Changed, Changes};
 pub use contract::{ReadStore, StateStoreProvider, VersionInfo, WriteStore};
 pub(crate) use core::Core;
+pub use difference::{Difference, Differences};
 pub(crate) use directory::{DirectoryOptions, MOST_ATTEMPTS, StoreDirectory, is_about_the_file, is_about_the_listing};
+pub use export::Exported;
+pub use history::History;
+pub use inventory::{FileInfo, FileRole, Inventory};
 pub use memory::MemoryProvider;
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
@@ -53,6 +64,7 @@ pub use options::{Progress, Residency, StoreOptions, Upkeep};
 pub use provider::RocksDbProvider;
 pub(crate) use rewrite::{Observer, Prepared, collapse, prepare_collapsed, prepare_snapshot, write_snapshot};
 pub use scan::{Entry, Scan};
+pub use stats::{FamilyStats, Histogram, LargeEntry, Stats};
 pub use transaction::Transaction;
 pub(crate) use upkeep::{Retained, retirable, retire, verify};
 pub use upkeep::{Retired, Verified};

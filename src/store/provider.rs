@@ -1,13 +1,15 @@
 //! [`RocksDbProvider`]: the product. Recent changes in an index over mapped runs.
 
-use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::ops::{ControlFlow, RangeInclusive};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::below::SharedBelow;
+use super::changes::Changes;
 use super::contract::{StateStoreProvider, VersionInfo};
 use super::core::Core;
-use super::history;
+use super::export::Exported;
+use super::history::{self, History};
 use super::options::StoreOptions;
 use super::rewrite::{write_collapsed, write_snapshot};
 use super::tenancy::Tenancy;
@@ -76,6 +78,29 @@ impl RocksDbProvider {
     /// `Cancelled`, or what the disk reports. Damage is no error here but the answer.
     pub fn verify(&self, mut observe: impl FnMut(u64) -> ControlFlow<()>) -> Result<Verified> {
         verify(&self.core().directory, &mut observe)
+    }
+
+    /// What can be read of this store's versions without a writer: changes, differences, exports. It shares this provider's
+    /// open files and outlives it.
+    #[must_use]
+    pub fn history(&self) -> History {
+        History::of(&self.core().directory, &self.core().scans)
+    }
+
+    /// What the commits that made `versions` wrote; see [`History::changes`].
+    ///
+    /// # Errors
+    /// As [`History::changes`].
+    pub fn changes(&self, versions: RangeInclusive<Version>) -> Result<Changes> {
+        self.history().changes(versions)
+    }
+
+    /// Writes the whole state of `version` as one file into the directory `dir`; see [`History::export`].
+    ///
+    /// # Errors
+    /// As [`History::export`].
+    pub fn export(&self, version: Version, dir: impl AsRef<Path>) -> Result<Exported> {
+        self.history().export(version, dir, |_| ControlFlow::Continue(()))
     }
 
     /// The epoch that this provider writes with.

@@ -81,15 +81,14 @@ pub(crate) fn prepare_snapshot(
 ) -> Result<Option<Prepared>> {
     let runs = chain.newest_first();
     let Some(newest) = runs.first().filter(|_| chain.mark != Mark::ROOT) else { return Ok(None) };
-    let header = RunHeader {
-        kind: RunKind::Snapshot,
-        from: Version::EMPTY,
-        id: directory.new_run_id(),
-        parent: RunId::NONE,
-        ..newest.header().clone()
-    };
+    let header = snapshot_header(newest.header(), directory.new_run_id());
     let (content, _) = merged_with_ranges(&runs);
     prepare(directory, &header, &mut content.live(), &RangeSet::default(), newest.metadata(), observer).map(Some)
+}
+
+/// The header of a snapshot of the version that a run leads to.
+pub(super) fn snapshot_header(newest: &RunHeader, id: RunId) -> RunHeader {
+    RunHeader { kind: RunKind::Snapshot, from: Version::EMPTY, id, parent: RunId::NONE, ..newest.clone() }
 }
 
 /// Writes the single deltas above the base as one collapsed delta; `None` where there are fewer than two.

@@ -2,13 +2,20 @@
 
 #[cfg(test)]
 mod bad_input;
+#[cfg(feature = "cli")]
+#[cfg(test)]
+mod cli;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
 #[path = "../crash/mod.rs"]
 mod crash;
 #[cfg(test)]
+mod field;
+#[cfg(test)]
 mod field_cases_upkeep;
+#[cfg(test)]
+mod history;
 #[cfg(test)]
 mod maintenance;
 #[cfg(test)]

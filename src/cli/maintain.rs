@@ -1,0 +1,168 @@
+//! `repair`, `compact`, `retire`: what changes the files of stores, but no version that stays.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::args::{Compact, Place, Repair, Retire};
+use super::console::{Console, Progress};
+use super::failure::{Exit, Failure, Outcome};
+use super::json::Json;
+use super::place;
+use super::spelling::harmless;
+use super::table::{bytes_for_people, count};
+use crate::entry::StateStoreId;
+use crate::maintenance::{Done, Maintenance, MaintenanceOptions, Task, VersionSpan};
+
+/// The stores that are meant, each with its maintenance.
+fn each(place: &Place, options: &MaintenanceOptions) -> Outcome<Vec<(StateStoreId, Maintenance)>> {
+    let (checkpoint, stores) = place::existing_stores(place)?;
+    let maintained = stores.into_iter().map(|id| {
+        let maintenance = Maintenance::on(Arc::clone(&checkpoint), id.clone(), options.clone());
+        (id, maintenance)
+    });
+    Ok(maintained.collect()) // one a store
+}
+
+/// An observer that shows progress. Maintenance may report from any thread.
+fn shown(progress: Progress<'_>) -> impl Fn(u64) -> ControlFlow<()> + Sync {
+    let progress = Mutex::new(progress);
+    move |bytes| progress.lock().unwrap_or_else(PoisonError::into_inner).at(bytes)
+}
+
+/// `alluvium repair`
+pub(super) fn repair(args: &Repair, console: &mut Console<'_>) -> Outcome<Exit> {
+    let mut exit = Exit::Done;
+    for (id, maintenance) in each(&args.place, &MaintenanceOptions::default())? {
+        let repaired = maintenance.repair(&shown(console.progress(format!("repairing {id}"), None)))?;
+        if !repaired.irreparable.is_empty() || !repaired.lost.is_empty() {
+            exit = Exit::Damaged;
+        }
+        if args.place.json {
+            let irreparable = repaired.irreparable.iter().map(|broken| (&broken.file, &broken.damage));
+            console.json(&Json::object([
+                ("store", id.to_string().into()),
+                ("runs", repaired.runs.into()),
+                ("bytes", repaired.bytes.into()),
+                ("remade", files_in_json(repaired.remade.iter().map(|(file, damage)| (file, damage)), "damage")),
+                ("irreparable", files_in_json(irreparable, "damage")),
+                ("lost", spans_in_json(&repaired.lost)),
+                ("readable", spans_in_json(&repaired.readable)),
+            ]))?;
+            continue;
+        }
+        let read = format!("{} with {}", count(repaired.runs, "run", "runs"), bytes_for_people(repaired.bytes));
+        let (remade, broken) = (repaired.remade.len(), repaired.irreparable.len());
+        if remade + broken == 0 {
+            console.line(format!("{id}: {read}, no damage"))?;
+            continue;
+        }
+        console.line(format!("{id}: {read}, {remade} made anew, {broken} beyond repair"))?;
+        for (file, damage) in &repaired.remade {
+            console.line(harmless(&format!("  made anew: {}: {damage}", file.display())))?;
+        }
+        for broken in &repaired.irreparable {
+            console.line(harmless(&format!("  beyond repair: {}: {}", broken.file.display(), broken.damage)))?;
+        }
+        console.line(format!("  versions lost: {}; readable: {}", spans(&repaired.lost), spans(&repaired.readable)))?;
+    }
+    Ok(exit)
+}
+
+/// `alluvium compact`
+pub(super) fn compact(args: &Compact, console: &mut Console<'_>) -> Outcome<Exit> {
+    // How many versions the store's job retains is not known here.
+    let keep = args.keep.map_or(Ok(usize::MAX), number)?;
+    let options = MaintenanceOptions::default().retain_versions(keep)?;
+    for (id, maintenance) in each(&args.place, &options)? {
+        let mut done = Vec::new(); // each makes fewer files of many
+        if args.snapshot {
+            let version = maintenance.compact(&shown(console.progress(format!("compacting {id}"), None)))?;
+            done.push(format!("took a snapshot of version {version}"));
+        } else if args.dry_run {
+            let tasks = maintenance.plan()?.tasks;
+            done.extend(tasks.iter().map(|planned| &planned.task).filter(|task| rewrites(task)).map(Task::to_string));
+        } else {
+            done = compact_one(&id, &maintenance, console)?;
+        }
+        if args.place.json {
+            let tasks: Vec<Json> = done.into_iter().map(Json::from).collect();
+            let members = [("store", id.to_string().into()), ("dry_run", args.dry_run.into()), ("tasks", tasks.into())];
+            console.json(&Json::object(members))?;
+            continue;
+        }
+        let would = if args.dry_run { "would " } else { "" };
+        match done.as_slice() {
+            [] => console.line(format!("{id}: nothing is worth doing"))?,
+            tasks => tasks.iter().try_for_each(|task| console.line(format!("{id}: {would}{task}")))?,
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn rewrites(task: &Task) -> bool {
+    matches!(task, Task::Collapse { .. } | Task::Snapshot { .. })
+}
+
+/// Plans and acts until nothing is left; says what was done.
+fn compact_one(id: &StateStoreId, maintenance: &Maintenance, console: &mut Console<'_>) -> Outcome<Vec<String>> {
+    let (mut done, mut idle) = (Vec::new(), Vec::new());
+    loop {
+        let tasks = maintenance.plan()?.tasks;
+        let next = tasks.iter().map(|planned| planned.task).find(|task| rewrites(task) && !idle.contains(task));
+        let Some(task) = next else { return Ok(done) };
+        match maintenance.run(&task, &shown(console.progress(format!("{id}: {task}"), None)))? {
+            Done::Nothing => idle.push(task),
+            _ => done.push(task.to_string()),
+        }
+    }
+}
+
+/// `alluvium retire`
+pub(super) fn retire(args: &Retire, console: &mut Console<'_>) -> Outcome<Exit> {
+    let mut options = MaintenanceOptions::default().retain_versions(number(args.keep)?)?;
+    if let Some(changes) = args.keep_changes {
+        options = options.retain_changes(changes);
+    }
+    for (id, maintenance) in each(&args.place, &options)? {
+        let retired = if args.dry_run { maintenance.retirable() } else { maintenance.retire() }?;
+        if args.place.json {
+            console.json(&Json::object([
+                ("store", id.to_string().into()),
+                ("dry_run", args.dry_run.into()),
+                ("oldest", retired.oldest.0.into()),
+                ("deleted", files_in_json(retired.deleted.iter().map(|(file, reason)| (file, reason)), "reason")),
+            ]))?;
+            continue;
+        }
+        let files = count(retired.deleted.len() as u64, "file", "files");
+        let does = if args.dry_run { "would be deleted" } else { "deleted" };
+        console.line(format!("{id}: {files} {does}; the oldest version is {}", retired.oldest))?;
+        for (file, reason) in &retired.deleted {
+            console.line(harmless(&format!("  {}: {reason}", file.display())))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn number(keep: u64) -> Outcome<usize> {
+    usize::try_from(keep).ok().ok_or_else(|| Failure::Usage("--keep is too large for this machine".into()))
+}
+
+fn files_in_json<'f>(files: impl Iterator<Item = (&'f PathBuf, &'f String)>, why: &'static str) -> Json {
+    let files = files
+        .map(|(file, text)| Json::object([("file", file.display().to_string().into()), (why, text.as_str().into())]));
+    files.collect::<Vec<Json>>().into()
+}
+
+fn spans_in_json(spans: &[VersionSpan]) -> Json {
+    let spans = spans.iter().map(|span| Json::object([("first", span.first.0.into()), ("last", span.last.0.into())]));
+    spans.collect::<Vec<Json>>().into()
+}
+
+fn spans(spans: &[VersionSpan]) -> String {
+    match spans {
+        [] => "none".into(),
+        spans => spans.iter().map(ToString::to_string).collect::<Vec<String>>().join(", "), // a few
+    }
+}

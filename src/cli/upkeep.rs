@@ -1,0 +1,100 @@
+//! `verify`, `export`, `import`: looking after stores.
+
+use std::sync::Arc;
+
+use super::args::{Export, Import, Verify};
+use super::console::Console;
+use super::failure::{Exit, Failure, Outcome};
+use super::json::Json;
+use super::place;
+use super::table::{bytes_for_people, count};
+use crate::checkpoint::LocalCheckpoint;
+use crate::fs::{Disk, RealDisk};
+use crate::store::History;
+
+/// `alluvium verify`
+pub(super) fn verify(args: &Verify, console: &mut Console<'_>) -> Outcome<Exit> {
+    let (checkpoint, stores) = place::stores(&args.place)?;
+    if stores.is_empty() {
+        return Err(Failure::NotFound(format!("{} holds no store", args.place.checkpoint.display())));
+    }
+    let mut exit = Exit::Done;
+    for id in stores {
+        let history = History::open(Arc::clone(&checkpoint), id.clone())?;
+        let total = history.inventory()?.files.iter().map(|file| file.bytes).sum();
+        let verified = {
+            let mut progress = console.progress(format!("verifying {id}"), Some(total));
+            history.verify(|bytes| progress.at(bytes))?
+        };
+        if !verified.damaged.is_empty() {
+            exit = Exit::Damaged;
+        }
+        if args.place.json {
+            let damaged = verified.damaged.iter().map(|(file, reason)| {
+                Json::object([("file", file.display().to_string().into()), ("reason", reason.as_str().into())])
+            });
+            console.json(&Json::object([
+                ("store", id.to_string().into()),
+                ("runs", verified.runs.into()),
+                ("bytes", verified.bytes.into()),
+                ("damaged", damaged.collect::<Vec<Json>>().into()),
+            ]))?;
+            continue;
+        }
+        let read = format!("{} with {}", count(verified.runs, "run", "runs"), bytes_for_people(verified.bytes));
+        match verified.damaged.as_slice() {
+            [] => console.line(format!("{id}: {read}, no damage"))?,
+            damaged => {
+                console.line(format!("{id}: {read}, {} damaged:", damaged.len()))?;
+                for (file, reason) in damaged {
+                    let text = format!("  {}: {reason}", file.display());
+                    console.line(super::spelling::harmless(&text))?;
+                }
+            }
+        }
+    }
+    Ok(exit)
+}
+
+/// `alluvium export`
+pub(super) fn export(args: &Export, console: &mut Console<'_>) -> Outcome<Exit> {
+    let history = place::history(&args.place)?;
+    let version = place::version(&history, args.at)?;
+    let exported = {
+        let mut progress = console.progress(format!("exporting version {version} of {}", history.id()), None);
+        history.export(version, &args.dir, |bytes| progress.at(bytes))?
+    };
+    let file = exported.file.display().to_string();
+    if args.place.json {
+        console.json(&Json::object([
+            ("store", history.id().to_string().into()),
+            ("version", exported.version.0.into()),
+            ("file", file.into()),
+            ("keys", exported.entries.into()),
+            ("bytes", exported.bytes.into()),
+        ]))?;
+        return Ok(Exit::Done);
+    }
+    let (keys, bytes) = (count(exported.entries, "key", "keys"), bytes_for_people(exported.bytes));
+    console.line(format!("version {version} of {}: {keys}, {bytes}, in {file}", history.id()))?;
+    Ok(Exit::Done)
+}
+
+/// `alluvium import`
+pub(super) fn import(args: &Import, console: &mut Console<'_>) -> Outcome<Exit> {
+    let id = place::store_id(&args.store)?;
+    // Before the checkpoint, which would be made for nothing.
+    let file = RealDisk::new().open(&args.file)?;
+    let checkpoint = LocalCheckpoint::open(&args.checkpoint)?;
+    let history = {
+        let mut progress = console.progress(format!("importing {}", args.file.display()), Some(file.len()));
+        History::import_from(file, &args.file, checkpoint, id.clone(), |bytes| progress.at(bytes))?
+    };
+    let version = history.latest()?;
+    if args.json {
+        console.json(&Json::object([("store", id.to_string().into()), ("version", version.0.into())]))?;
+    } else {
+        console.line(format!("the store {id} starts at version {version}"))?;
+    }
+    Ok(Exit::Done)
+}
