@@ -194,7 +194,7 @@ fn work(disk: &SimDisk) -> Vec<Version> {
     match go_on() {
         Ok(()) => {}
         Err(error) => {
-            assert!(matches!(error.kind(), ErrorKind::DiskFull { .. } | ErrorKind::Indeterminate { .. }), "{error}")
+            assert!(matches!(error.kind(), ErrorKind::DiskFull { .. } | ErrorKind::Indeterminate { .. }), "{error}");
         }
     }
     acknowledged
