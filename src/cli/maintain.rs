@@ -25,7 +25,7 @@ fn each(place: &Place, options: &MaintenanceOptions) -> Outcome<Vec<(StateStoreI
 }
 
 /// An observer that shows progress. Maintenance may report from any thread.
-fn shown(progress: Progress<'_>) -> impl Fn(u64) -> ControlFlow<()> + Sync {
+fn shown(progress: Progress<'_>) -> impl Fn(u64) -> ControlFlow<()> + Sync + use<'_> {
     let progress = Mutex::new(progress);
     move |bytes| progress.lock().unwrap_or_else(PoisonError::into_inner).at(bytes)
 }
@@ -146,7 +146,7 @@ pub(super) fn retire(args: &Retire, console: &mut Console<'_>) -> Outcome<Exit> 
 }
 
 fn number(keep: u64) -> Outcome<usize> {
-    usize::try_from(keep).ok().ok_or_else(|| Failure::Usage("--keep is too large for this machine".into()))
+    usize::try_from(keep).map_err(|error| Failure::Usage(format!("--keep is too large for this machine: {error}")))
 }
 
 fn files_in_json<'f>(files: impl Iterator<Item = (&'f PathBuf, &'f String)>, why: &'static str) -> Json {
