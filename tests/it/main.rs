@@ -15,3 +15,5 @@ mod smoke;
 mod upkeep;
 #[cfg(test)]
 mod upkeep_beside_writers;
+#[cfg(test)]
+mod wal;

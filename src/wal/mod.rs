@@ -1,0 +1,36 @@
+//! The write-ahead log: takes in a stream's records before anyone processes them, and gives them back after a crash.
+
+mod ahead;
+mod chunk;
+mod cleaner;
+mod compress;
+mod contract;
+mod folder;
+mod format;
+mod group;
+mod log;
+mod name;
+mod options;
+mod planted;
+mod primitives;
+mod record;
+mod recovery;
+mod replay;
+mod segment;
+mod sink;
+mod survey;
+mod verdict;
+mod watermark;
+
+pub use contract::{Cleaned, Progress, Records, Skipped, WriteAheadLog};
+pub use format::{MAX_RECORD_BYTES, RecordCodec, SegmentHeader};
+pub use log::FileLog;
+#[cfg(any(test, feature = "conformance"))]
+pub use log::read_untrusted;
+pub use name::SegmentName;
+pub use options::{Durability, LogOptions, RecoveryMode, Wait, WriteOptions};
+#[cfg(any(test, feature = "conformance"))]
+pub use planted::Planted;
+pub use record::{LogId, Lsn, NewRecord, Record, RecordHandle, RecordKind};
+pub use recovery::Recovery;
+pub use verdict::Verdict;
