@@ -104,10 +104,6 @@ impl ChunkReader {
         self.at = offset;
     }
 
-    pub(super) fn at(&self) -> u64 {
-        self.at
-    }
-
     /// The frames that come next, into the memory of `chunk`. A chunk has at least one frame, or says why there is none.
     ///
     /// # Errors

@@ -20,7 +20,6 @@ use crate::error::{ErrorKind, Result};
 pub(super) fn clean(
     shelf: &Shelf,
     recycles: usize,
-    planted: Planted,
     is_over: impl Fn(&Segment) -> bool,
 ) -> Result<Cleaned> {
     let segments = shelf.all();
@@ -30,7 +29,7 @@ pub(super) fn clean(
     let horizon = segments.get(over.len()).map(|segment| segment.number()).filter(|_| !over.is_empty());
     let mut cleaned = Cleaned { segments: over.len(), ..Cleaned::default() };
     if let Some(horizon) = horizon
-        && planted != Planted::CleanWithoutHorizon
+        && shelf.planted != Planted::CleanWithoutHorizon
     {
         if let Err(error) = announce(shelf, horizon) {
             paths.into_iter().for_each(|path| shelf.condemn(path));

@@ -52,7 +52,6 @@ struct Inner {
     clock: Arc<dyn Clock>,
     lock: FolderLock,
     recovery: Recovery,
-    planted: Planted,
     closing: AtomicBool,
     /// Wakes the syncing thread to end.
     wake: (Mutex<()>, Condvar),
@@ -98,13 +97,13 @@ impl FileLog {
         planted: Planted,
     ) -> Result<Self> {
         options.check()?;
-        let shelf = Arc::new(Shelf::new(disk, dir.into()));
+        let shelf = Arc::new(Shelf::new(disk, dir.into(), planted));
         let lock: FolderLock = Arc::default();
         if shelf.disk.stat(&shelf.dir)?.is_some() {
             let held = shelf.disk.lock(&shelf.dir.join(LOCK), clock.as_ref())?;
             *lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
         }
-        let recovered = recover(&shelf, options.recovery, planted)?;
+        let recovered = recover(&shelf, options.recovery)?;
         let log = recovered.log.unwrap_or_else(|| LogId(ids.run_id().0));
         let sink = SegmentSink {
             shelf: Arc::clone(&shelf),
@@ -119,8 +118,8 @@ impl FileLog {
             watermark: None,
             sync_failed: false,
             has_reserve: recovered.has_reserve,
+            has_folder: false,
             stage: Vec::new(),
-            planted,
         };
         let group = Group::new(sink, recovered.next_lsn, Arc::clone(&clock), options.longest_gather);
         let interval = if let Durability::Interval(ms) = options.durability { Some(ms) } else { None };
@@ -133,7 +132,6 @@ impl FileLog {
             clock,
             lock,
             recovery: recovered.report,
-            planted,
             closing: AtomicBool::new(false),
             wake: Default::default(),
             cleaning: Mutex::default(),
@@ -389,7 +387,7 @@ impl Inner {
 
     fn clean(&self, is_over: impl Fn(&Segment) -> bool) -> Result<Cleaned> {
         let _one_at_a_time = self.cleaning.lock().unwrap_or_else(PoisonError::into_inner);
-        cleaner::clean(&self.shelf, self.options.recycles, self.planted, is_over)
+        cleaner::clean(&self.shelf, self.options.recycles, is_over)
     }
 }
 

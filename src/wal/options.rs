@@ -21,12 +21,6 @@ pub enum Durability {
     None,
 }
 
-impl Durability {
-    pub(super) fn waits_for_sync(self) -> bool {
-        matches!(self, Self::Each | Self::Group)
-    }
-}
-
 /// What opening and reading do about damage to records that were acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RecoveryMode {

@@ -48,10 +48,10 @@ pub(super) struct Recovered {
 ///
 /// # Errors
 /// The first loss of acknowledged records in `Strict` mode; nothing was changed then. Whatever the disk reports: open again.
-pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode, planted: Planted) -> Result<Recovered> {
+pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode) -> Result<Recovered> {
     let depth = if mode == RecoveryMode::PointInTime { Depth::Everything } else { Depth::Seals };
     let disk = shelf.disk.as_ref();
-    let Some(mut found) = survey(disk, &shelf.dir, depth, planted)? else {
+    let Some(mut found) = survey(disk, &shelf.dir, depth, shelf.planted)? else {
         return Ok(Recovered {
             log: None,
             next_lsn: Lsn::FIRST,
@@ -61,7 +61,7 @@ pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode, planted: Planted) -> Re
         });
     };
     let mut report = Recovery::default();
-    if planted == Planted::CutAcknowledged {
+    if shelf.planted == Planted::CutAcknowledged {
         for problem in &mut found.problems {
             problem.verdict = Verdict::TornTail;
         }
@@ -132,7 +132,6 @@ fn end_newest(shelf: &Shelf, found: &Survey, report: &mut Recovery) -> Result<()
         Some(Verdict::TornTail | Verdict::TornGroup) => {
             report.cut = Some(cut(shelf, &newest.path, newest.name.segment, content.end, newest.file_bytes)?);
         }
-        _ if content.is_sealed => {}
         _ => shelf.disk.overwrite(&newest.path)?.sync()?,
     }
     shelf.disk.sync_dir(&shelf.dir)

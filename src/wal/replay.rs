@@ -9,6 +9,7 @@ use super::compress::expand;
 use super::contract::{Progress, Records, Skipped};
 use super::format::{FrameKind, RecordCodec, SEGMENT_HEADER_BYTES};
 use super::options::RecoveryMode;
+use super::planted::Planted;
 use super::record::{LogId, Lsn, Record, RecordHandle, RecordKind};
 use super::segment::{Segment, Shelf};
 use super::survey::read_seal;
@@ -36,7 +37,8 @@ impl Plan {
         let file = shelf.disk.open(&self.segment.path)?;
         let end = self.end.min(file.len());
         let (salt, path) = (self.segment.header.salt, Arc::clone(&self.segment.path));
-        Ok(ChunkReader::new(file, path, salt, self.start.1, end))
+        let reader = ChunkReader::new(file, path, salt, self.start.1, end);
+        Ok(if shelf.planted == Planted::SkipPayloadChecksum { reader.without_payload_checks() } else { reader })
     }
 }
 

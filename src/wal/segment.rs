@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::chunk::ChunkReader;
 use super::format::{SEGMENT_HEADER_BYTES, Seal, SegmentHeader};
 use super::name::SegmentName;
+use super::planted::Planted;
 use super::record::Lsn;
 use crate::error::Result;
 use crate::fs::{Disk, ReadFile};
@@ -129,6 +129,7 @@ impl Segment {
 pub(super) struct Shelf {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
+    pub(super) planted: Planted,
     /// Guards the map only; readers clone out of it. Written when a segment comes or goes.
     segments: RwLock<BTreeMap<u64, Arc<Segment>>>,
     /// Files that belong to no segment of the map any more. Nothing is taken under it.
@@ -138,8 +139,8 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    pub(super) fn new(disk: Arc<dyn Disk>, dir: PathBuf) -> Self {
-        Self { disk, dir, segments: RwLock::default(), condemned: Mutex::default(), open: Mutex::default() }
+    pub(super) fn new(disk: Arc<dyn Disk>, dir: PathBuf, planted: Planted) -> Self {
+        Self { disk, dir, planted, segments: RwLock::default(), condemned: Mutex::default(), open: Mutex::default() }
     }
 
     pub(super) fn add(&self, segment: Arc<Segment>) {
@@ -189,13 +190,5 @@ impl Shelf {
             oldest.keep(None);
         }
         Ok(file)
-    }
-
-    /// A reader of the segment's frames, from its first one on. Its file is opened anew: the one that is cached has an older length.
-    pub(super) fn frames(&self, segment: &Segment) -> Result<ChunkReader> {
-        let file = self.disk.open(&segment.path)?;
-        let end = segment.end().min(file.len());
-        let from = SEGMENT_HEADER_BYTES as u64;
-        Ok(ChunkReader::new(file, Arc::clone(&segment.path), segment.header.salt, from, end))
     }
 }

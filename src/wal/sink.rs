@@ -116,9 +116,10 @@ pub(super) struct SegmentSink {
     /// Whether the last sync failed. The next failure stops the log.
     pub(super) sync_failed: bool,
     pub(super) has_reserve: bool,
+    /// Whether the folder's own name is known to be durable.
+    pub(super) has_folder: bool,
     /// Frames that are being put together, or held back.
     pub(super) stage: Vec<u8>,
-    pub(super) planted: Planted,
 }
 
 /// The segment that is being written.
@@ -163,11 +164,11 @@ impl Sink for SegmentSink {
     }
 
     fn sync(&mut self, first: Lsn, records: &[Pending<'_>]) -> Attempt<Option<Placement>> {
-        if self.planted == Planted::AcknowledgeBeforeSync {
+        if self.shelf.planted == Planted::AcknowledgeBeforeSync {
             return Ok(None);
         }
         let Some(error) = self.sync_current().err() else { return Ok(None) };
-        if self.planted == Planted::RetryFailedSync {
+        if self.shelf.planted == Planted::RetryFailedSync {
             return self.sync_current().map(|()| None).map_err(Failed::once);
         }
         self.current = None; // suspect: nothing is written to it any more, and no sync of it is believed
@@ -365,7 +366,7 @@ impl SegmentSink {
         };
         let file = self.begin(&temporary, &mut header).and_then(|file| {
             self.shelf.disk.rename_new(&temporary, &path)?; // visible
-            if self.planted != Planted::SkipDirectorySync {
+            if self.shelf.planted != Planted::SkipDirectorySync {
                 self.shelf.disk.sync_dir(&self.shelf.dir)?; // its name is durable
             }
             Ok(file)
@@ -420,9 +421,12 @@ impl SegmentSink {
 
     /// Makes the folder, its lock and the reserve, where they are missing.
     fn enter_folder(&mut self) -> Result<()> {
+        if !self.has_folder {
+            super::folder::make(self.shelf.disk.as_ref(), &self.shelf.dir)?;
+            self.has_folder = true;
+        }
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if lock.is_none() {
-            super::folder::make(self.shelf.disk.as_ref(), &self.shelf.dir)?;
             *lock = Some(self.shelf.disk.lock(&self.shelf.dir.join(LOCK), self.clock.as_ref())?);
             let entries = self.shelf.disk.list(&self.shelf.dir)?;
             if entries.iter().any(|entry| SegmentName::parse(&entry.name).is_some()) {

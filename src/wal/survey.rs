@@ -107,6 +107,7 @@ pub(super) fn survey(disk: &dyn Disk, dir: &Path, depth: Depth, planted: Planted
         return Ok(None);
     }
     let mut survey = list(disk, dir)?;
+    let watermark = super::watermark::read(disk, dir, None)?;
     let mut headers = Vec::new();
     for place in 0..survey.found.len() {
         headers.push(survey.read_header(disk, place)?);
@@ -114,10 +115,12 @@ pub(super) fn survey(disk: &dyn Disk, dir: &Path, depth: Depth, planted: Planted
     for (place, opened) in headers.iter().enumerate() {
         let Some((file, header)) = opened else { continue };
         // What a later segment has from its first LSN on is void here.
-        let later = headers.get(place + 1..).unwrap_or_default();
-        let until = later.iter().flatten().next().map_or(Lsn(u64::MAX), |(_, next)| next.first);
+        let next = headers.get(place + 1..).unwrap_or_default().iter().flatten().next();
+        let until = next.map_or(Lsn(u64::MAX), |(_, next)| next.first);
+        let durable = next.map_or(watermark, |(_, next)| next.durable);
         let Some(found) = survey.found.get_mut(place) else { continue };
-        let content = look(file, &found.path, header, until, depth, planted)?;
+        let proof = Proof { until, durable, depth, planted };
+        let content = look(file, &found.path, header, &proof)?;
         survey.durable = survey.durable.max(header.durable).max(content.seal.durable).max(content.later.durable);
         if content.is_sealed && place + 1 < headers.len() {
             survey.durable = survey.durable.max(content.seal.last.min(until.previous()));
@@ -183,17 +186,15 @@ fn list(disk: &dyn Disk, dir: &Path) -> Result<Survey> {
 type Opened = (Arc<dyn ReadFile>, SegmentHeader);
 
 impl Survey {
-    /// Whether acknowledged records are lost: the first such problem.
-    pub(super) fn loss(&self) -> Option<&Problem> {
-        self.problems.iter().find(|problem| problem.verdict.is_loss())
-    }
-
-    /// The LSN that the next record gets.
+    /// The LSN that the next record gets: above everything that may be somebody's, but for what recovery cuts off.
     pub(super) fn next_lsn(&self) -> Lsn {
-        let highest = self.found.iter().filter_map(|found| found.content.as_ref().map(Content::highest)).max();
-        // The newest segment also says what it was to begin with.
-        let first = self.found.iter().filter_map(|found| found.content.as_ref().map(|content| content.header.first)).max();
-        highest.unwrap_or_default().max(first.unwrap_or(Lsn::FIRST).previous()).max(self.durable).next()
+        let mut highest = self.durable;
+        for found in &self.found {
+            let Some(content) = &found.content else { continue };
+            let is_damaged = self.problems.iter().any(|problem| problem.segment == found.name.segment && problem.verdict.is_loss());
+            highest = highest.max(if is_damaged { content.highest() } else { content.seal.last });
+        }
+        highest.next()
     }
 
     fn read_header(&mut self, disk: &dyn Disk, place: usize) -> Result<Option<Opened>> {
@@ -287,25 +288,34 @@ pub(super) fn read_seal(file: &dyn ReadFile, path: &Path, header: &SegmentHeader
     Ok(Seal::decode(path, offset, payload).ok().filter(|seal| seal.first == header.first).map(|seal| (seal, offset)))
 }
 
+/// What is known of a segment from elsewhere.
+struct Proof {
+    /// The next segment's first LSN.
+    until: Lsn,
+    /// What was durable for sure. A seal above that may have reached the disk before its records.
+    durable: Lsn,
+    depth: Depth,
+    planted: Planted,
+}
+
 fn look(
     file: &Arc<dyn ReadFile>,
     path: &Path,
     header: &SegmentHeader,
-    until: Lsn,
-    depth: Depth,
-    planted: Planted,
+    proof: &Proof,
 ) -> Result<Content> {
-    if depth == Depth::Seals
+    if proof.depth == Depth::Seals
         && let Some((seal, end)) = read_seal(file.as_ref(), path, header)?
+        && seal.last <= seal.durable.max(proof.durable)
     {
         return Ok(Content { header: *header, seal, is_sealed: true, end, bad: None, later: Later::default() });
     }
     let from = SEGMENT_HEADER_BYTES as u64;
     let mut reader = ChunkReader::new(Arc::clone(file), path.into(), header.salt, from, file.len());
-    if planted == Planted::SkipPayloadChecksum {
+    if proof.planted == Planted::SkipPayloadChecksum {
         reader = reader.without_payload_checks();
     }
-    scan(reader, header, until)
+    scan(reader, header, proof.until)
 }
 
 /// Reads a segment up to the first record that is void, or to where its frames end.

@@ -34,7 +34,7 @@ fn fail_once(options: &LogOptions, nth: u64, operations: &[Operation], error: io
         let cleaned = acknowledged.iter().skip_while(|payload| found.first().is_some_and(|first| first.lsn > 1 && first.payload != **payload));
         for payload in cleaned {
             if !rest.any(|read| read.payload == *payload) {
-                return Err(format!("acknowledged, but not there: {}", String::from_utf8_lossy(&payload[..10.min(payload.len())])));
+                return Err(format!("acknowledged, but not among {:?}: {}", found.iter().map(|r| (r.lsn, r.time_ms)).collect::<Vec<_>>(), String::from_utf8_lossy(&payload[..10.min(payload.len())])));
             }
         }
         Ok(())
