@@ -1,6 +1,7 @@
 //! The write-ahead log: takes in a stream's records before anyone processes them, and gives them back after a crash.
 
 mod ahead;
+mod batched;
 mod chunk;
 mod cleaner;
 mod compress;
@@ -8,6 +9,7 @@ mod contract;
 mod folder;
 mod format;
 mod group;
+pub mod inspect;
 mod log;
 mod name;
 mod options;
@@ -15,6 +17,7 @@ mod planted;
 mod primitives;
 mod record;
 mod recovery;
+mod registry;
 mod replay;
 mod segment;
 mod sink;
@@ -22,6 +25,7 @@ mod survey;
 mod verdict;
 mod watermark;
 
+pub use batched::BatchedLog;
 pub use contract::{Cleaned, Progress, Records, Skipped, WriteAheadLog};
 pub use format::{MAX_RECORD_BYTES, RecordCodec, SegmentHeader};
 pub use log::FileLog;
@@ -33,4 +37,5 @@ pub use options::{Durability, LogOptions, RecoveryMode, Wait, WriteOptions};
 pub use planted::Planted;
 pub use record::{LogId, Lsn, NewRecord, Record, RecordHandle, RecordKind};
 pub use recovery::Recovery;
+pub use registry::{LogFactory, LogRegistry, LogRole, LogSettings};
 pub use verdict::Verdict;

@@ -51,7 +51,7 @@ pub(super) struct Recovered {
 pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode) -> Result<Recovered> {
     let depth = if mode == RecoveryMode::PointInTime { Depth::Everything } else { Depth::Seals };
     let disk = shelf.disk.as_ref();
-    let Some(mut found) = survey(disk, &shelf.dir, depth, shelf.planted)? else {
+    let Some(mut found) = survey(disk, &shelf.dir, depth, shelf.planted, &mut |_| ())? else {
         return Ok(Recovered {
             log: None,
             next_lsn: Lsn::FIRST,
@@ -81,21 +81,9 @@ pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode) -> Result<Recovered> {
     end_newest(shelf, &found, &mut report)?;
     let lost = found.problems.iter().filter(|problem| problem.verdict == Verdict::NeverDurable);
     report.never_durable = lost.map(|problem| problem.first).collect();
-    let salvaging = mode == RecoveryMode::Salvage;
-    for found in &found.found {
-        let Some(content) = &found.content else { continue };
-        let segment = Segment::new(found.path.clone(), found.name, content.header);
-        let is_damaged = salvaging && content.highest() > content.seal.last;
-        let end = if is_damaged { found.file_bytes } else { content.end };
-        segment.adopt(&content.seal, end, content.is_sealed);
-        shelf.add(Arc::new(segment));
-        report.segments += 1;
-    }
+    report.segments = fill(shelf, &found, mode == RecoveryMode::Salvage);
     if report.end.is_none() && report.segments > 0 {
         report.end = Some(Verdict::CleanEnd);
-    }
-    for path in found.leftovers.iter().chain(&found.old_horizons) {
-        tracing::debug!(file = %path.display(), "swept");
     }
     Ok(Recovered {
         log: found.log,
@@ -104,6 +92,21 @@ pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode) -> Result<Recovered> {
         has_reserve: found.has_reserve,
         report,
     })
+}
+
+/// Puts the segments on the shelf, as far as they may be read; returns how many.
+pub(super) fn fill(shelf: &Shelf, found: &Survey, salvages: bool) -> usize {
+    let mut count = 0;
+    for found in &found.found {
+        let Some(content) = &found.content else { continue };
+        let segment = Segment::new(found.path.clone(), found.name, content.header);
+        let is_damaged = salvages && content.highest() > content.seal.last;
+        let end = if is_damaged { found.file_bytes } else { content.end };
+        segment.adopt(&content.seal, end, content.is_sealed);
+        shelf.add(Arc::new(segment));
+        count += 1;
+    }
+    count
 }
 
 fn describe(problem: &Problem) -> String {

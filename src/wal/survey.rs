@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::chunk::{Bad, Chunk, ChunkReader, Stop};
+use super::contract::Progress;
 use super::format::{
     FRAME_HEADER_BYTES, FrameHeader, FrameKind, INDEX_EVERY_BYTES, SEGMENT_HEADER_BYTES, Seal, SegmentHeader,
     TRAILER_BYTES, decode_trailer,
@@ -98,11 +99,17 @@ pub(super) struct Problem {
     pub(super) error: Error,
 }
 
-/// Looks at a folder; `None` where there is none.
+/// Looks at a folder; `None` where there is none. `progress` hears of every segment.
 ///
 /// # Errors
 /// Only what the disk reports, and two segments of one number. All else is among the problems.
-pub(super) fn survey(disk: &dyn Disk, dir: &Path, depth: Depth, planted: Planted) -> Result<Option<Survey>> {
+pub(super) fn survey(
+    disk: &dyn Disk,
+    dir: &Path,
+    depth: Depth,
+    planted: Planted,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Option<Survey>> {
     if disk.stat(dir)?.is_none() {
         return Ok(None);
     }
@@ -112,6 +119,8 @@ pub(super) fn survey(disk: &dyn Disk, dir: &Path, depth: Depth, planted: Planted
     for place in 0..survey.found.len() {
         headers.push(survey.read_header(disk, place)?);
     }
+    let total_bytes = survey.found.iter().map(|found| found.file_bytes).sum();
+    let mut done = Progress { total_bytes, ..Progress::default() };
     for (place, opened) in headers.iter().enumerate() {
         let Some((file, header)) = opened else { continue };
         // What a later segment has from its first LSN on is void here.
@@ -125,7 +134,10 @@ pub(super) fn survey(disk: &dyn Disk, dir: &Path, depth: Depth, planted: Planted
         if content.is_sealed && place + 1 < headers.len() {
             survey.durable = survey.durable.max(content.seal.last.min(until.previous()));
         }
+        done.done_bytes += found.file_bytes;
+        done.records += content.seal.records;
         found.content = Some(content);
+        progress(done);
     }
     survey.durable = survey.durable.max(super::watermark::read(disk, dir, survey.log)?);
     survey.judge();

@@ -1,5 +1,7 @@
 //! The power goes at every operation, also during recovery.
 
+use std::time::Duration;
+
 use alluvium::fs::SimDisk;
 use alluvium::fs::sim::Survivors;
 use alluvium::wal::{Durability, LogOptions, Lsn, NewRecord, Planted, Wait, WriteAheadLog, WriteOptions};
@@ -15,6 +17,11 @@ struct Told {
     acknowledged: u64,
     /// Below this LSN, records may have been cleaned away.
     cleaned: u64,
+}
+
+/// Segments of three records or so.
+fn short() -> LogOptions {
+    LogOptions { rolling_interval: Duration::from_millis(2), ..small() }
 }
 
 fn payload(number: usize) -> Vec<u8> {
@@ -36,12 +43,13 @@ fn run(sim: &SimDisk, options: &LogOptions, planted: Planted, told: &mut Told) -
         if number % 5 != 3 {
             told.acknowledged = handle[0].lsn.0;
         }
-        if number == 9 {
-            told.cleaned = 6;
-            log.clean_below(Lsn(6))?;
+        if number == 4 {
+            told.cleaned = 3;
+            log.clean_below(Lsn(3))?;
         }
         if number == 12 {
-            log.clean(5, Wait::ForIt)?;
+            told.cleaned = 11;
+            log.clean(10, Wait::ForIt)?;
         }
     }
     log.close()?;
@@ -134,30 +142,30 @@ fn crash_again(first: &SimDisk, options: &LogOptions, planted: Planted, told: &T
 
 #[test]
 fn a_crash_at_any_operation_loses_nothing_acknowledged() {
-    let images = crash_everywhere(&small(), Planted::Nothing, 12, false).unwrap();
+    let images = crash_everywhere(&short(), Planted::Nothing, 8, false).unwrap();
     assert!(images > 1000, "{images}");
 }
 
 #[test]
 fn a_crash_at_any_operation_of_the_recovery_loses_nothing_either() {
-    let images = crash_everywhere(&small(), Planted::Nothing, 3, true).unwrap();
+    let images = crash_everywhere(&short(), Planted::Nothing, 1, true).unwrap();
     assert!(images > 1000, "{images}");
 }
 
 #[test]
 fn reserved_and_recycled_segments_survive_crashes_too() {
     for (preallocates, recycles) in [(true, 0), (false, 2), (true, 2)] {
-        let options = LogOptions { preallocates, recycles, ..small() };
+        let options = LogOptions { preallocates, recycles, ..short() };
         crash_everywhere(&options, Planted::Nothing, 6, false).unwrap();
     }
-    let options = LogOptions { close_after_write: true, ..small() };
+    let options = LogOptions { close_after_write: true, ..short() };
     crash_everywhere(&options, Planted::Nothing, 4, false).unwrap();
 }
 
 #[test]
 fn planted_bugs_show() {
     for planted in [Planted::AcknowledgeBeforeSync, Planted::SkipDirectorySync, Planted::CleanWithoutHorizon] {
-        let found = crash_everywhere(&small(), planted, 12, false);
+        let found = crash_everywhere(&short(), planted, 12, false);
         assert!(found.is_err(), "{planted:?} goes unnoticed: {found:?}");
     }
 }
