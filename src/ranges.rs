@@ -44,6 +44,12 @@ impl RangeSet {
         self.0.len()
     }
 
+    /// The heap that the ranges take, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let keys = |range: &KeyRange| range.start.capacity() + range.end.as_ref().map_or(0, Vec::capacity);
+        self.0.capacity() * size_of::<KeyRange>() + self.0.iter().map(keys).sum::<usize>()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &KeyRange> {
         self.0.iter()
     }

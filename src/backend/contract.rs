@@ -66,6 +66,8 @@ pub struct EngineMemory {
     pub memtables_bytes: u64,
     /// What open table files need outside the block cache.
     pub table_readers_bytes: u64,
+    /// How often memtables were flushed because all of them together came near their share of the limit.
+    pub forced_flushes: u64,
 }
 
 /// An index of what has changed since each store's base. Disposable: whoever loses it replays the deltas.

@@ -259,12 +259,15 @@ impl ReadyFilter {
     }
 }
 
+/// Their row in the table of who holds memory.
+const FILTERS: &str = "filters";
+
 /// Room for a filter. Filters only make reads faster, so all of them together leave half of the budget to transactions;
 /// with hundreds of stores in one process most have none.
 fn filter_lease(backend: &Backend, bytes: usize) -> Option<Lease> {
-    let budget = backend.budget();
-    let fits = bytes > 0 && budget.used().saturating_add(bytes as u64) <= budget.limit() / 2;
-    fits.then(|| budget.lease(bytes as u64, "filters").ok()).flatten()
+    let (budget, bytes) = (backend.budget(), bytes as u64);
+    let fits = bytes > 0 && budget.of_kind(FILTERS).saturating_add(bytes) <= backend.filters_limit_bytes();
+    fits.then(|| budget.lease(bytes, FILTERS).ok()).flatten()
 }
 
 /// A cursor that notes every key in a filter before its entry is handed on, so before it can be found.

@@ -2,18 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-#[cfg(feature = "rocksdb")]
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::contract::{Engine, EngineMemory, GenerationId};
 use super::memory::MemoryEngine;
 use super::options::BackendOptions;
+use super::workdir::WorkDir;
 use super::worker::Worker;
-use crate::budget::Budget;
+use crate::budget::{Budget, Lease, MemoryHolder, Purpose, Shortages};
+use crate::clock::SystemClock;
 use crate::entry::StateStoreId;
 use crate::error::{Error, Result};
+use crate::fs::{RealDisk, ScratchDir};
 use crate::version::StoreUid;
+
+/// What the index takes of the limit, in the table of holders.
+const INDEX: &str = "index";
+/// What whoever merges or restores holds: the writer of a run, or of a table file, and its cursors.
+const BUFFERS_BYTES: u64 = 2 << 20;
 
 /// The index of what has changed recently in all stores of a process. Clones share it; the last one closes it.
 ///
@@ -29,6 +37,12 @@ struct Inner {
     engine: Arc<dyn Engine>,
     options: BackendOptions,
     budget: Budget,
+    /// What the index and the background's buffers take of the budget, once.
+    fixed: Vec<Lease>,
+    /// Where transactions spill to.
+    scratch: Option<ScratchDir>,
+    /// Held for its lock where the index itself does not.
+    _work_dir: Option<WorkDir>,
     /// The generations that are in use in this process, and how often. Nothing is called under it.
     in_use: Mutex<BTreeMap<GenerationId, usize>>,
     /// The stores that are open in this process, each with its directory's uid and how often. Nothing is called under it.
@@ -41,14 +55,37 @@ struct Inner {
 pub struct MemoryUse {
     /// The limit that the backend was opened with.
     pub limit_bytes: u64,
-    /// What the index holds.
+    /// What all holders have together.
+    pub held_bytes: u64,
+    /// The holders, the largest first. Those who hold nothing are left out.
+    pub holders: Vec<MemoryHolder>,
+    /// What the index holds, which is among the holders too.
     pub index: EngineMemory,
-    /// The part of the limit that open transactions share.
-    pub leases_limit_bytes: u64,
-    /// What they hold of it.
-    pub leases_bytes: u64,
-    /// The same by kind of holder.
-    pub leases: Vec<(&'static str, u64)>,
+    /// The part of the limit that is the index's.
+    pub index_limit_bytes: u64,
+    /// How often memory was short.
+    pub shortages: Shortages,
+}
+
+/// What a transaction does where its memory is used up.
+#[derive(Debug, Clone)]
+pub(crate) struct Room {
+    /// Where it spills; `None`: nowhere.
+    pub(crate) scratch: Option<ScratchDir>,
+    /// How long it waits for others to spill.
+    pub(crate) timeout: Duration,
+}
+
+impl Room {
+    /// Nowhere to spill, and no waiting.
+    pub(crate) const NONE: Self = Self { scratch: None, timeout: Duration::ZERO };
+}
+
+/// Where an opened backend keeps its things.
+#[derive(Default)]
+pub(crate) struct Places {
+    pub(crate) scratch: Option<ScratchDir>,
+    pub(super) work_dir: Option<WorkDir>,
 }
 
 /// Says that a store is open, until it is dropped.
@@ -75,42 +112,72 @@ impl Backend {
     #[cfg(feature = "rocksdb")]
     pub fn open(work_dir: impl AsRef<Path>, options: BackendOptions) -> Result<Self> {
         use super::rocks::RocksEngine;
-        use super::workdir::WorkDir;
-        use crate::clock::SystemClock;
 
         options.validate()?;
         let dir = WorkDir::claim(work_dir.as_ref(), &SystemClock::new())?;
+        let places = Places { scratch: Some(scratch_in(&dir)), work_dir: None };
         let engine: Arc<dyn Engine> = Arc::new(RocksEngine::open(dir, &options)?);
-        let backend = Self::assemble(engine, Worker::threaded("alluvium-backend")?, options);
+        let backend = Self::assemble(engine, Worker::threaded("alluvium-backend")?, options, places);
         backend.reclaim_later(); // what was dropped but not freed when the last process ended
         Ok(backend)
     }
 
-    /// An index in heap, for tests, for small state, and for builds without RocksDB. Its memory has no bound, and it is
-    /// empty at every start.
+    /// An index in heap, for tests, for small state, and for builds without RocksDB. Its memory has no bound, it is
+    /// empty at every start, and transactions larger than their part of the default limit are refused.
     ///
     /// # Errors
     /// `Io` where the system gives no thread for the background work.
     pub fn in_memory() -> Result<Self> {
         let engine = Arc::new(MemoryEngine::default());
-        Ok(Self::assemble(engine, Worker::threaded("alluvium-backend")?, BackendOptions::default()))
+        Ok(Self::assemble(engine, Worker::threaded("alluvium-backend")?, BackendOptions::default(), Places::default()))
     }
 
-    pub(crate) fn assemble(engine: Arc<dyn Engine>, worker: Worker, options: BackendOptions) -> Self {
-        let budget = Budget::new(options.overlay_bytes() as u64);
+    /// As [`in_memory`](Self::in_memory), with a work directory that large transactions spill to.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn in_memory_with(work_dir: impl AsRef<Path>, options: BackendOptions) -> Result<Self> {
+        options.validate()?;
+        let dir = WorkDir::claim(work_dir.as_ref(), &SystemClock::new())?;
+        let places = Places { scratch: Some(scratch_in(&dir)), work_dir: Some(dir) };
+        let engine = Arc::new(MemoryEngine::default());
+        Ok(Self::assemble(engine, Worker::threaded("alluvium-backend")?, options, places))
+    }
+
+    pub(crate) fn assemble(engine: Arc<dyn Engine>, worker: Worker, options: BackendOptions, places: Places) -> Self {
+        let limit_bytes = options.memory_limit_bytes() as u64;
+        let budget = Budget::new(limit_bytes);
+        let fixed = [(options.cache_bytes() as u64, INDEX), (buffers_bytes(limit_bytes), "background merges")];
+        let fixed = fixed.into_iter().filter_map(|(bytes, kind)| budget.lease(bytes, kind).ok()).collect(); // two
         let (in_use, admitted) = (Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { worker, engine, options, budget, in_use, admitted }) }
+        let Places { scratch, work_dir } = places;
+        let inner = Inner { worker, engine, options, budget, fixed, scratch, _work_dir: work_dir, in_use, admitted };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Who holds how much memory, against the limit.
+    ///
+    /// The sum is what this crate knows of. The anonymous memory of the process is larger by a constant, which the page on
+    /// memory states: the program itself, thread stacks, and what the allocator keeps for later.
     #[must_use]
     pub fn memory(&self) -> MemoryUse {
+        let (index, budget) = (self.inner.engine.memory(), &self.inner.budget);
+        let of_index = [
+            ("block cache", index.block_cache_bytes.saturating_sub(index.memtables_bytes)),
+            ("memtables", index.memtables_bytes),
+            ("table readers", index.table_readers_bytes),
+        ];
+        let of_index = of_index.map(|(kind, bytes)| MemoryHolder { kind, store: None, bytes });
+        let leased = budget.holders().into_iter().filter(|holder| holder.kind != INDEX);
+        let mut holders: Vec<MemoryHolder> = of_index.into_iter().chain(leased).filter(|one| one.bytes > 0).collect(); // a few a store
+        holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.cmp(b)));
         MemoryUse {
             limit_bytes: self.inner.options.memory_limit_bytes() as u64,
-            index: self.inner.engine.memory(),
-            leases_limit_bytes: self.inner.budget.limit(),
-            leases_bytes: self.inner.budget.used(),
-            leases: self.inner.budget.holders(),
+            held_bytes: holders.iter().map(|holder| holder.bytes).sum(),
+            holders,
+            index,
+            index_limit_bytes: self.inner.options.cache_bytes() as u64,
+            shortages: budget.shortages(),
         }
     }
 
@@ -141,7 +208,28 @@ impl Backend {
         &self.inner.engine
     }
 
-    /// What the transactions of all stores may hold together.
+    /// What a transaction does where its memory is used up.
+    pub(crate) fn room(&self) -> Room {
+        Room { scratch: self.inner.scratch.clone(), timeout: self.inner.options.longest_wait() }
+    }
+
+    /// What all stores' filters may hold together: they only make reads faster, so half of what is not fixed is left to
+    /// transactions.
+    pub(crate) fn filters_limit_bytes(&self) -> u64 {
+        let fixed = self.inner.fixed.iter().map(Lease::bytes).sum::<u64>();
+        self.inner.budget.limit().saturating_sub(fixed) / 2
+    }
+
+    /// Room for the buffers of a merge or a restore in the caller's thread; waits for it.
+    ///
+    /// # Errors
+    /// `MemoryLimit` where nobody gave some back in time.
+    pub(crate) fn lease_buffers(&self, purpose: Purpose) -> Result<Lease> {
+        let bytes = buffers_bytes(self.inner.budget.limit());
+        self.inner.budget.lease_waiting(bytes, purpose, self.inner.options.longest_wait())
+    }
+
+    /// What all holders of memory share.
     pub(crate) fn budget(&self) -> &Budget {
         &self.inner.budget
     }
@@ -192,6 +280,14 @@ impl Backend {
             }
         }));
     }
+}
+
+fn buffers_bytes(limit_bytes: u64) -> u64 {
+    BUFFERS_BYTES.min(limit_bytes / 16) // the writers hold less where the files are small
+}
+
+fn scratch_in(dir: &WorkDir) -> ScratchDir {
+    ScratchDir::new(Arc::new(RealDisk), &dir.spill_dir())
 }
 
 impl Drop for InUse {

@@ -37,14 +37,14 @@ mod simulated;
 mod suite;
 #[cfg(test)]
 mod testing;
-#[cfg(any(feature = "rocksdb", test))]
 mod workdir;
 mod worker;
 
 pub use contract::EngineMemory;
 pub(crate) use contract::{Coverage, GenerationId, GenerationRecord, StoreNumber, VersionRecord};
 pub(crate) use generation::Generation;
-pub(crate) use handle::{Admission, InUse};
+pub use crate::budget::{MemoryHolder, Shortages};
+pub(crate) use handle::{Admission, InUse, Room};
 pub use handle::{Backend, MemoryUse};
 pub use options::{BackendCompression, BackendOptions, MIN_MEMORY_LIMIT_BYTES};
 #[doc(hidden)]

@@ -1,6 +1,7 @@
 //! [`BackendOptions`]: what a user may choose about the backend.
 
-#[cfg(any(feature = "rocksdb", test))]
+use std::time::Duration;
+
 use crate::error::{Error, ErrorKind, Result};
 
 /// The least memory that a backend works with.
@@ -30,12 +31,18 @@ pub struct BackendOptions {
     memory_limit_bytes: usize,
     max_open_files: u16,
     compression: BackendCompression,
+    memory_timeout: Duration,
 }
 
 impl Default for BackendOptions {
-    /// 256 MiB of memory, 256 open files, no compression.
+    /// 256 MiB of memory, 256 open files, no compression, 10 seconds of waiting for memory.
     fn default() -> Self {
-        Self { memory_limit_bytes: 256 << 20, max_open_files: 256, compression: BackendCompression::default() }
+        Self {
+            memory_limit_bytes: 256 << 20,
+            max_open_files: 256,
+            compression: BackendCompression::default(),
+            memory_timeout: Duration::from_secs(10),
+        }
     }
 }
 
@@ -44,7 +51,7 @@ impl BackendOptions {
     ///
     /// Five eighths of it go to the block cache, index and filter blocks included; up to a quarter of the limit may be
     /// memtables, and these are charged to the cache. The other three eighths are for what lies above: transactions,
-    /// filters, buffers of merges and restores.
+    /// filters, buffers of merges and restores. A transaction that outgrows them spills to the work directory.
     #[must_use]
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.memory_limit_bytes = bytes;
@@ -65,21 +72,25 @@ impl BackendOptions {
         self
     }
 
+    /// Sets how long a write may wait for memory that others hold, before it fails with `MemoryLimit`; 10 seconds unless
+    /// set. Whoever has enough to be worth spilling spills instead of waiting.
+    #[must_use]
+    pub fn memory_timeout(mut self, timeout: Duration) -> Self {
+        self.memory_timeout = timeout;
+        self
+    }
+
     /// The memory limit in bytes.
     #[must_use]
     pub fn memory_limit_bytes(&self) -> usize {
         self.memory_limit_bytes
     }
 
-    /// The bytes of the limit that open transactions share.
-    pub(crate) fn overlay_bytes(&self) -> usize {
-        self.memory_limit_bytes / 4
+    /// How long a write may wait for memory.
+    pub(crate) fn longest_wait(&self) -> Duration {
+        self.memory_timeout
     }
-}
 
-/// What only the engine asks.
-#[cfg(any(feature = "rocksdb", test))]
-impl BackendOptions {
     /// Checks the choices against each other.
     ///
     /// # Errors
@@ -101,15 +112,15 @@ impl BackendOptions {
         }
         Ok(())
     }
-}
 
-#[cfg(feature = "rocksdb")]
-impl BackendOptions {
     /// The bytes of the limit that the block cache and the memtables share.
     pub(crate) fn cache_bytes(&self) -> usize {
         self.memory_limit_bytes / 8 * 5
     }
+}
 
+#[cfg(feature = "rocksdb")]
+impl BackendOptions {
     /// The bytes of the cache's share that memtables may take.
     pub(crate) fn memtable_bytes(&self) -> usize {
         self.memory_limit_bytes / 4

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::contract::{Coverage, Engine, EngineMemory, GenerationId, GenerationRecord, StoreNumber, VersionRecord};
-use super::handle::Backend;
+use super::handle::{Backend, Places};
 use super::memory::{MemoryEngine, MemoryImage};
 use super::options::BackendOptions;
 use super::worker::Worker;
@@ -35,7 +35,7 @@ impl SimIndex {
         let inner = MemoryEngine::from_image(image.0.clone());
         let engine = Arc::new(Journaled { inner, journal: Mutex::new(vec![image.0.clone()]) });
         let shared: Arc<dyn Engine> = Arc::<Journaled>::clone(&engine);
-        let backend = Backend::assemble(shared, Worker::inline(), BackendOptions::default());
+        let backend = Backend::assemble(shared, Worker::inline(), BackendOptions::default(), Places::default());
         Self { backend, engine }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::contract::Engine;
-use super::handle::Backend;
+use super::handle::{Backend, Places};
 use super::memory::MemoryEngine;
 use super::worker::Worker;
 use crate::backend::BackendOptions;
@@ -92,7 +92,7 @@ pub(super) trait Rig: Sized {
 
     /// A backend over the engine whose background jobs run when they are told to.
     fn backend(&self) -> Backend {
-        Backend::assemble(self.engine(), Worker::inline(), BackendOptions::default())
+        Backend::assemble(self.engine(), Worker::inline(), BackendOptions::default(), Places::default())
     }
 }
 

@@ -20,7 +20,9 @@ use crate::fs::FileLock;
 
 const MARKER: &str = "ALLUVIUM";
 const LOCK: &str = "LOCK-alluvium";
+#[cfg(any(feature = "rocksdb", test))]
 const DAMAGED: &str = "DAMAGED";
+#[cfg(any(feature = "rocksdb", test))]
 const ENGINE: &str = "rocks";
 const RESTORE: &str = "restore";
 const SPILL: &str = "spill";
@@ -59,20 +61,22 @@ impl WorkDir {
         Ok(dir)
     }
 
+    #[cfg(any(feature = "rocksdb", test))]
     pub(super) fn engine_dir(&self) -> PathBuf {
         self.path.join(ENGINE)
     }
 
+    #[cfg(any(feature = "rocksdb", test))]
     pub(super) fn restore_dir(&self) -> PathBuf {
         self.path.join(RESTORE)
     }
 
-    #[cfg(test)]
     pub(super) fn spill_dir(&self) -> PathBuf {
         self.path.join(SPILL)
     }
 
     /// Notes that the index is damaged, so that the next open wipes it. Does what it can.
+    #[cfg(any(feature = "rocksdb", test))]
     pub(super) fn condemn(&self) {
         let path = self.path.join(DAMAGED);
         if let Err(error) = OpenOptions::new().create(true).append(true).open(&path) {
@@ -81,11 +85,13 @@ impl WorkDir {
     }
 
     /// Whether an earlier process found the index damaged.
+    #[cfg(any(feature = "rocksdb", test))]
     pub(super) fn is_condemned(&self) -> bool {
         self.path.join(DAMAGED).symlink_metadata().is_ok()
     }
 
     /// Removes the index. Only our own subdirectory of a directory with our marker is touched.
+    #[cfg(any(feature = "rocksdb", test))]
     pub(super) fn wipe_engine(&self) -> Result<()> {
         remove_tree(&self.engine_dir())?;
         remove_file(&self.path.join(DAMAGED))

@@ -299,6 +299,31 @@ proptest! {
     }
 }
 
+/// One retirement sees a claim on an abandoned branch, where a collapsed delta leads to its base; the next one, after the
+/// claim's first commit, goes by a newer snapshot and finds the collapsed delta superfluous. Neither may take what the other counts on.
+#[test]
+fn two_retirements_at_once_leave_a_chain_to_a_claim_that_becomes_the_head() {
+    let id = |version, epoch| VersionId::new(Version(version), Epoch(epoch));
+    let mut world = World::new(1);
+    let singles = [(1, 1), (2, 1), (3, 3), (4, 3), (5, 3), (3, 4)];
+    world.files.runs.extend(singles.map(|(version, epoch)| RunName::single(id(version, epoch)).unwrap()));
+    world.files.runs.insert(RunName::delta(Version(3), id(5, 3)).unwrap());
+    let forks = [(1, VersionId::ROOT), (3, id(2, 1)), (4, id(2, 1)), (5, id(5, 3))];
+    world.files.forks.extend(forks.map(|(epoch, base)| (Epoch(epoch), base)));
+    world.files.horizons.insert(Version(3));
+    assert_eq!(world.catalog().head(), id(3, 4));
+    let first = world.catalog().retire(&[]).unwrap();
+    world.files.runs.insert(RunName::single(id(6, 5)).unwrap());
+    world.files.runs.insert(RunName::snapshot(id(4, 3)).unwrap());
+    world.files.horizons.insert(Version(6));
+    let second = world.catalog().retire(&[]).unwrap();
+    for deletion in second.delete.iter().chain(&first.delete) {
+        world.files.remove(deletion.file);
+    }
+    assert_eq!(world.catalog().head(), id(6, 5));
+    world.catalog().chain(id(6, 5), &BTreeSet::new()).unwrap();
+}
+
 #[test]
 fn the_histories_do_what_they_are_for() {
     use proptest::strategy::ValueTree;

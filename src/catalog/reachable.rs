@@ -89,7 +89,7 @@ impl Catalog {
     ///
     /// Kept are: every version of the head's lineage from the horizon on, the head, the pins, and the base of every
     /// claim that may still become the head; with all runs on their chains, all single deltas and snapshots above the
-    /// oldest of them, and all forks on the way down. Time is O(files), and O(files) again for each pin or claim that lies
+    /// snapshot that each of them starts from, and all forks on the way down. Time is O(files), and O(files) again for each pin or claim that lies
     /// on an abandoned lineage.
     ///
     /// # Errors
@@ -152,11 +152,18 @@ impl Kept {
         let chain = catalog.chain(at, &BTreeSet::new())?;
         let lowest = chain.runs().next().filter(RunName::is_snapshot).map_or(Version::EMPTY, |run| run.to().version);
         self.runs.extend(chain.runs());
-        if catalog.lineage().owns(at) {
-            self.keep_forks(catalog.lineage(), lowest);
+        let walked;
+        let lineage = if catalog.lineage().owns(at) {
+            catalog.lineage()
         } else {
-            self.keep_forks(&Lineage::of(at, &catalog.listing().forks), lowest);
-        }
+            walked = Lineage::of(at, &catalog.listing().forks);
+            &walked
+        };
+        // For the same reason as above the head: once a claim has become the head, another retirement keeps these.
+        let leading = catalog.listing().runs.keys().filter(|run| lowest < run.to().version && run.to().version <= at.version);
+        let exact = leading.filter(|run| run.is_single() || run.is_snapshot());
+        self.runs.extend(exact.filter(|run| lineage.owns(run.to())));
+        self.keep_forks(lineage, lowest);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   publish   write → sync → rename that never replaces → sync the directory
 //!   lock      one holder of a work directory
+//!   scratch   temporary files, which nobody needs after the process
 //!      │
 //!    Disk ──── RealDisk   the machine's file system; maps files (`map`, the only unsafe code)
 //!         └─── SimDisk    in memory; loses power, fails and tears on demand (tests only)
@@ -29,14 +30,15 @@ mod lock;
 mod map;
 mod publish;
 mod real;
+mod scratch;
 #[cfg(any(test, feature = "conformance"))]
 pub mod sim;
 
 pub use contract::{Access, DirEntry, Disk, DiskLock, FileKind, ReadFile, Stat, WriteFile};
-#[cfg(any(feature = "rocksdb", test))]
 pub(crate) use lock::FileLock;
 pub use publish::PublishError;
 pub(crate) use publish::{NewFile, create_dirs};
 pub use real::RealDisk;
+pub(crate) use scratch::{ScratchDir, ScratchFile};
 #[cfg(any(test, feature = "conformance"))]
 pub use sim::SimDisk;

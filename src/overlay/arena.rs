@@ -26,8 +26,7 @@ impl Arena {
         let length = key.len() + value.len();
         if self.filling.capacity() - self.filling.len() < length {
             self.freeze();
-            let next = (self.frozen_bytes / 4).clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES);
-            self.filling = Vec::with_capacity(next.max(length));
+            self.filling = Vec::with_capacity(self.next_chunk_bytes(length));
         }
         let place =
             Place { chunk: u32::try_from(self.frozen.len()).ok()?, offset: u32::try_from(self.filling.len()).ok()? };
@@ -60,8 +59,14 @@ impl Arena {
         }
     }
 
-    /// The memory held, in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        self.frozen_bytes + self.filling.capacity() + self.frozen.len() * size_of::<Bytes>()
+    /// The memory held once a piece of `more` bytes is in, in bytes.
+    pub(super) fn bytes_with(&self, more: usize) -> usize {
+        let fits = self.filling.capacity() - self.filling.len() >= more;
+        let next = if fits { 0 } else { self.next_chunk_bytes(more) };
+        self.frozen_bytes + self.filling.capacity() + next + (self.frozen.len() + 1) * size_of::<Bytes>()
+    }
+
+    fn next_chunk_bytes(&self, piece: usize) -> usize {
+        (self.frozen_bytes / 4).clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES).max(piece)
     }
 }

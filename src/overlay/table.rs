@@ -1,4 +1,4 @@
-//! [`Overlay`]: the hash table over the arena.
+//! [`Table`]: the hash table over the arena, which holds what is not spilled.
 
 use std::sync::Arc;
 
@@ -6,20 +6,21 @@ use hashbrown::HashTable;
 
 use super::arena::{Arena, Place};
 use super::rows::{Row, RowCursor, SortedRows, merge};
-use crate::budget::Lease;
 use crate::bytes::Bytes;
 use crate::entry::{Change, Cursor, KeyRange, Probe};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ranges::RangeSet;
 
-/// How much the lease grows at a time, so that it is not asked for every entry.
-const LEASE_STEP_BYTES: usize = 256 << 10;
+/// A slot of the hash table with its control byte, at the load it grows at.
+const SLOT_BYTES: usize = 8;
+/// What putting a key in order takes: see [`Table::for_each`].
+const ORDER_BYTES: usize = size_of::<(u64, u32)>();
 /// Dead bytes below this are not worth a rebuild.
 const REBUILD_FROM_BYTES: usize = 1 << 20;
 
-/// The uncommitted writes of one transaction: see the module page.
-#[derive(Debug)]
-pub(crate) struct Overlay {
+/// Writes in heap. Whoever owns it asks how much it holds, and would hold, and answers for that.
+#[derive(Debug, Default)]
+pub(super) struct Table {
     arena: Arena,
     /// All entries in the order of their writing, overwritten ones included.
     entries: Vec<Entry>,
@@ -32,7 +33,6 @@ pub(crate) struct Overlay {
     /// How many of `entries` the sorted lists cover.
     sorted_entries: usize,
     dead_bytes: usize,
-    lease: Lease,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,23 +56,9 @@ impl Entry {
     }
 }
 
-impl Overlay {
-    /// An empty overlay, whose memory `lease` answers for.
-    pub(crate) fn new(lease: Lease) -> Self {
-        Self {
-            arena: Arena::default(),
-            entries: Vec::new(),
-            newest: HashTable::new(),
-            ranges: RangeSet::default(),
-            sorted: Vec::new(),
-            sorted_entries: 0,
-            dead_bytes: 0,
-            lease,
-        }
-    }
-
+impl Table {
     /// What was written for a key; `None` where nothing was and the search goes on below.
-    pub(crate) fn get(&self, probe: &Probe<'_>) -> Option<Change<Bytes>> {
+    pub(super) fn get(&self, probe: &Probe<'_>) -> Option<Change<Bytes>> {
         match self.find(probe) {
             Some(entry) => Some(self.change_bytes(entry)),
             None => self.ranges.contains(probe.full_key).then_some(Change::Tombstone),
@@ -82,10 +68,9 @@ impl Overlay {
     /// Writes a value (`Put`) or a removal.
     ///
     /// # Errors
-    /// `MemoryLimit` where the budget has no room left; nothing was written then.
-    pub(crate) fn write(&mut self, probe: &Probe<'_>, change: Change<&[u8]>) -> Result<()> {
+    /// `LimitExceeded` past 4 Gi entries; nothing was written then.
+    pub(super) fn write(&mut self, probe: &Probe<'_>, change: Change<&[u8]>) -> Result<()> {
         let value = change.into_value().unwrap_or_default();
-        self.reserve(probe.full_key.len() + value.len())?;
         let full =
             || Error::new(ErrorKind::LimitExceeded { limit: u64::from(u32::MAX), found: u64::MAX }, "one transaction");
         let number = u32::try_from(self.entries.len()).ok().ok_or_else(full)?;
@@ -108,14 +93,11 @@ impl Overlay {
             let hash_of = |number: &u32| entries.get(*number as usize).map_or(0, |entry| entry.hash);
             self.newest.insert_unique(probe.hash, number, hash_of);
         }
-        if self.dead_bytes > REBUILD_FROM_BYTES.max(self.arena.bytes() / 2) {
-            self.rebuild()?;
-        }
         Ok(())
     }
 
     /// Deletes all keys of a range, in here and below.
-    pub(crate) fn delete_range(&mut self, range: KeyRange) {
+    pub(super) fn delete_range(&mut self, range: KeyRange) {
         let (entries, arena, dead_bytes) = (&self.entries, &self.arena, &mut self.dead_bytes);
         self.newest.retain(|number| {
             let Some(entry) = entries.get(*number as usize) else { return false };
@@ -130,18 +112,17 @@ impl Overlay {
     }
 
     /// The ranges deleted so far.
-    pub(crate) fn ranges(&self) -> &RangeSet {
+    pub(super) fn ranges(&self) -> &RangeSet {
         &self.ranges
     }
 
-    /// The number of keys with a point entry.
-    #[cfg(test)]
-    pub(crate) fn keys(&self) -> usize {
-        self.newest.len()
+    /// Calls `visit` with every key that has a point entry.
+    pub(super) fn keys_in_no_order(&self, mut visit: impl FnMut(&[u8])) {
+        self.newest.iter().for_each(|number| visit(self.key(*number)));
     }
 
     /// Cursors over what is written now, newest first; later writes do not show in them.
-    pub(crate) fn cursors(&mut self, range: &KeyRange) -> Vec<Box<dyn Cursor>> {
+    pub(super) fn cursors(&mut self, range: &KeyRange) -> Vec<Box<dyn Cursor>> {
         self.sort_new_entries();
         let lists = self.sorted.iter().rev();
         lists.map(|rows| Box::new(RowCursor::new(Arc::clone(rows), range.clone())) as Box<dyn Cursor>).collect()
@@ -151,7 +132,7 @@ impl Overlay {
     ///
     /// # Errors
     /// The first error of `visit`.
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(&[u8], Change<&[u8]>) -> Result<()>) -> Result<()> {
+    pub(super) fn for_each(&self, mut visit: impl FnMut(&[u8], Change<&[u8]>) -> Result<()>) -> Result<()> {
         // Eight bytes of the key beside its number decide most comparisons without a look into the arena.
         let mut order: Vec<(u64, u32)> = Vec::with_capacity(self.newest.len());
         order.extend(self.newest.iter().map(|number| (key_start(self.key(*number)), *number)));
@@ -226,20 +207,41 @@ impl Overlay {
         })
     }
 
-    /// Makes sure that the lease covers `more` bytes on top of what is held.
-    fn reserve(&mut self, more: usize) -> Result<()> {
-        let table_bytes = self.newest.capacity() * size_of::<u32>() * 2;
-        let rows_bytes = self.sorted.iter().map(|rows| rows.len() * size_of::<Row>()).sum::<usize>();
-        let held = self.arena.bytes() + self.entries.capacity() * size_of::<Entry>() + table_bytes + rows_bytes;
-        let wanted = (held + more) as u64;
-        if wanted > self.lease.bytes() {
-            self.lease.resize(wanted + LEASE_STEP_BYTES as u64)?;
-        }
-        Ok(())
+    /// Whether anything was written.
+    pub(super) fn is_empty(&self) -> bool {
+        self.newest.is_empty() && self.ranges.is_empty()
+    }
+
+    /// What is held, in bytes, once an entry of `more` bytes is in, and while all of it is put in order for a commit.
+    pub(super) fn bytes_with(&self, more: usize) -> usize {
+        let doubled = |capacity: usize, length: usize| if length < capacity { capacity } else { (capacity * 2).max(4) };
+        let entries = doubled(self.entries.capacity(), self.entries.len());
+        let slots = doubled(self.newest.capacity(), self.newest.len());
+        let rows = self.sorted.iter().map(|rows| rows.len()).sum::<usize>();
+        self.arena.bytes_with(more)
+            + entries * size_of::<Entry>()
+            + slots * SLOT_BYTES
+            + (self.newest.len() + 1) * ORDER_BYTES
+            + rows * size_of::<Row>()
+            + self.ranges.bytes()
+    }
+
+    /// What a scan would hold on top, in bytes, while it sorts what is new.
+    pub(super) fn bytes_to_sort(&self) -> usize {
+        let new = self.entries.len() - self.sorted_entries;
+        let sorted = self.sorted.iter().map(|rows| rows.len()).sum::<usize>();
+        if new == 0 { 0 } else { (new.min(self.newest.len()) + sorted) * size_of::<Row>() }
+    }
+
+    /// What [`rebuild`](Self::rebuild) would hold on top, in bytes, where it is worth it.
+    pub(super) fn bytes_to_rebuild(&self) -> Option<usize> {
+        let all = self.arena.bytes_with(0);
+        let live = all.saturating_sub(self.dead_bytes) + self.newest.len() * (size_of::<Entry>() + SLOT_BYTES);
+        (self.dead_bytes > REBUILD_FROM_BYTES.max(all / 2)).then_some(live)
     }
 
     /// Copies what is live into a fresh arena. Scans that are under way keep the old chunks.
-    fn rebuild(&mut self) -> Result<()> {
+    pub(super) fn rebuild(&mut self) {
         let mut arena = Arena::default();
         let mut entries = Vec::with_capacity(self.newest.len());
         let mut newest = HashTable::with_capacity(self.newest.len());
@@ -247,15 +249,13 @@ impl Overlay {
             let Some(entry) = self.entries.get(*number as usize).copied() else { continue };
             let (key, change) = self.parts(entry);
             let place = arena.push(key, change.into_value().unwrap_or_default());
-            let (Some(place), Ok(number)) = (place, u32::try_from(entries.len())) else { return Ok(()) };
+            let (Some(place), Ok(number)) = (place, u32::try_from(entries.len())) else { return };
             entries.push(Entry { place, ..entry });
             newest.insert_unique(entry.hash, number, |n: &u32| entries.get(*n as usize).map_or(0, |e: &Entry| e.hash));
         }
         (self.arena, self.entries, self.newest) = (arena, entries, newest);
         self.sorted.clear();
         (self.sorted_entries, self.dead_bytes) = (0, 0);
-        self.lease.resize(0)?;
-        self.reserve(0)
     }
 }
 
@@ -267,108 +267,4 @@ fn key_start(key: &[u8]) -> u64 {
     let mut start = [0; 8];
     start.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
     u64::from_be_bytes(start)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::budget::Budget;
-
-    fn overlay() -> Overlay {
-        Overlay::new(Budget::new(1 << 30).lease(0, "overlay").unwrap())
-    }
-
-    type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
-
-    fn contents(overlay: &Overlay) -> Model {
-        let mut all = Model::new();
-        let mut last: Option<Vec<u8>> = None;
-        overlay
-            .for_each(|key, change| {
-                assert!(last.as_deref().is_none_or(|last| last < key), "keys ascend");
-                last = Some(key.to_vec());
-                all.insert(key.to_vec(), change.into_value().map(<[u8]>::to_vec));
-                Ok(())
-            })
-            .unwrap();
-        all
-    }
-
-    /// Reads cursors (newest first) as a merge would.
-    fn scanned(cursors: Vec<Box<dyn Cursor>>) -> Model {
-        let mut all = Model::new();
-        for mut cursor in cursors.into_iter().rev() {
-            while cursor.advance().unwrap() {
-                all.insert(cursor.key().to_vec(), cursor.change_bytes().into_value().map(|v| v.to_vec()));
-            }
-        }
-        all
-    }
-
-    proptest! {
-        #[test]
-        fn an_overlay_agrees_with_a_map(ops in prop::collection::vec((0u8..5, 0u8..12, 0usize..40), 1..120)) {
-            let mut overlay = overlay();
-            let mut model = Model::new();
-            let mut ranges = RangeSet::default();
-            let mut open: Vec<(Vec<Box<dyn Cursor>>, Model)> = Vec::new();
-            for (op, key, size) in ops {
-                let full = [0, 0, key];
-                let probe = Probe::new(&full);
-                match op {
-                    0 | 1 => {
-                        let value = vec![key; size];
-                        overlay.write(&probe, Change::Put(&value)).unwrap();
-                        model.insert(full.to_vec(), Some(value));
-                    }
-                    2 => {
-                        overlay.write(&probe, Change::Tombstone).unwrap();
-                        model.insert(full.to_vec(), None);
-                    }
-                    3 => {
-                        let end = vec![0, 0, key.saturating_add(3)];
-                        let range = KeyRange { start: full.to_vec(), end: Some(end) };
-                        model.retain(|key, _| !range.contains(key));
-                        ranges.insert(range.clone());
-                        overlay.delete_range(range);
-                    }
-                    _ => open.push((overlay.cursors(&KeyRange::ALL), model.clone())),
-                }
-                let expected = model.get(&full[..]).cloned().or_else(|| ranges.contains(&full).then_some(None));
-                prop_assert_eq!(overlay.get(&probe).map(|c| c.into_value().map(|v| v.to_vec())), expected);
-            }
-            prop_assert_eq!(contents(&overlay), model);
-            for (cursors, then) in open {
-                prop_assert_eq!(scanned(cursors), then, "a scan sees what was written before it, nothing later");
-            }
-        }
-    }
-
-    #[test]
-    fn a_key_written_over_and_over_does_not_grow_the_overlay() {
-        let mut overlay = overlay();
-        let full = [0, 0, 7];
-        for round in 0..100_000u32 {
-            overlay.write(&Probe::new(&full), Change::Put(&round.to_le_bytes().repeat(25))).unwrap();
-        }
-        assert_eq!(overlay.keys(), 1);
-        assert!(overlay.arena.bytes() < 8 << 20, "{} bytes", overlay.arena.bytes());
-    }
-
-    #[test]
-    fn a_full_budget_refuses_the_write_and_keeps_what_was_there() {
-        let mut overlay = Overlay::new(Budget::new(600 << 10).lease(0, "overlay").unwrap());
-        let value = vec![1; 1 << 10];
-        let refused = (0..2_000u32).find_map(|n| {
-            let full = n.to_be_bytes();
-            overlay.write(&Probe::new(&full), Change::Put(&value)).err().map(|error| (n, error))
-        });
-        let (written, error) = refused.unwrap();
-        assert!(matches!(error.kind(), ErrorKind::MemoryLimit { .. }), "{error}");
-        assert_eq!(overlay.keys(), written as usize);
-    }
 }

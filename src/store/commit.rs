@@ -87,7 +87,7 @@ fn write_delta(
     };
     let mut run = RunWriter::new(file, &directory.display_path(name), &header, WriterOptions::packed())?;
     changes.overlay.for_each(|key, change| run.add(key, change))?;
-    run.range_tombstones(changes.overlay.ranges())?;
+    run.range_tombstones(&changes.overlay.ranges())?;
     run.finish(changes.metadata)?;
     Ok(())
 }

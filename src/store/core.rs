@@ -1,6 +1,5 @@
 //! [`Core`]: what a provider, its transactions and the folding job share, and every change of which layers are current.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +12,7 @@ use super::options::{Residency, StoreOptions};
 use super::scan::OpenScans;
 use super::slot::Slot;
 use crate::backend::{Admission, Backend, Coverage, Generation, GenerationId, StoreNumber, VersionRecord};
+use crate::budget::{Lease, Purpose};
 use crate::catalog::{RunName, Wanted};
 use crate::checkpoint::Checkpoint;
 use crate::clock::Clock;
@@ -28,6 +28,8 @@ pub(super) struct Core {
     pub(super) backend: Backend,
     pub(super) store: StoreNumber,
     uid: StoreUid,
+    /// The store's id as people write it.
+    name: Arc<str>,
     pub(super) options: StoreOptions,
     holder: String,
     pub(super) slot: Arc<Slot>,
@@ -107,7 +109,7 @@ impl Core {
         let claimed = directory.claim(Wanted::Newest, None, &holder)?;
         let admission = admission.map_or_else(|| backend.admit(claimed.uid, directory.id()), Ok)?;
         let store = backend.engine().store(claimed.uid, directory.id())?;
-        let layers = load(backend, store, &claimed.chain, options.residency, &[], &|_| ControlFlow::Continue(()))?;
+        let layers = load(backend, store, &claimed.chain, &options, &[])?;
         let state = State {
             epoch: claimed.epoch,
             layers: Arc::new(layers),
@@ -119,11 +121,13 @@ impl Core {
             admission: Some(admission),
             sealed: None,
         };
+        let name = Arc::from(directory.id().to_string());
         Ok(Self {
             directory,
             backend: backend.clone(),
             store,
             uid: claimed.uid,
+            name,
             options,
             holder,
             slot: Arc::default(),
@@ -134,6 +138,15 @@ impl Core {
             has_ended: Arc::default(),
             state: Mutex::new(state),
         })
+    }
+
+    /// What a new transaction's memory is taken from.
+    pub(super) fn overlay_lease(&self) -> Result<Lease> {
+        self.backend.budget().lease(0, self.purpose("transaction", true))
+    }
+
+    fn purpose(&self, kind: &'static str, can_give: bool) -> Purpose {
+        Purpose { kind, owner: Some(Arc::clone(&self.name)), can_give }
     }
 
     pub(super) fn epoch(&self) -> Epoch {
@@ -193,8 +206,7 @@ impl Core {
     fn install(&self, claimed: &Claimed) -> Result<()> {
         let _moving = self.moving();
         let mine = self.state().layers.generations();
-        let go_on = |_| ControlFlow::Continue(());
-        let layers = load(&self.backend, self.store, &claimed.chain, self.options.residency, &mine, &go_on)?;
+        let layers = load(&self.backend, self.store, &claimed.chain, &self.options, &mine)?;
         {
             let mut state = self.state();
             state.epoch = claimed.epoch;
@@ -262,6 +274,7 @@ impl Core {
         write: impl Fn(&StoreDirectory, &OpenChain) -> Result<Option<RunName>>,
     ) -> Result<Version> {
         let _one_at_a_time = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _buffers = self.backend.lease_buffers(self.purpose("merge", false))?;
         let (mut attempt, mut to) = (0, self.head()?);
         loop {
             let sealed = self.seal(to)?;

@@ -81,7 +81,7 @@ impl Core {
         let joins_base =
             self.options.residency == Residency::Mapped && fold.bytes() >= self.options.collapse_from_bytes;
         let is_crowded = fold.generation.is_none() && layers.generations().len() >= MOST_GENERATIONS;
-        if is_crowded || (joins_base && fold.runs.len() > 1) { self.join_base(&fold) } else { self.join_index(&fold) }?;
+        if is_crowded || joins_base { self.join_base(&fold) } else { self.join_index(&fold) }?;
         Ok(true)
     }
 
@@ -119,7 +119,10 @@ impl Core {
         let empty = fold.generation.as_ref().filter(|one| one.is_empty() && Some(one.id()) != sealed);
         let to = run.header().to;
         if self.swap(&fold.runs, empty, Some(&Source::Base(run))) {
-            self.state().collapsed_to = to;
+            // A delta that joined as it is still is one more file for an open to map.
+            let mut state = self.state();
+            state.collapsed_to = if fold.runs.len() > 1 { to } else { state.collapsed_to };
+            drop(state);
             empty.inspect(|generation| generation.retire());
         }
         Ok(())

@@ -1,12 +1,12 @@
 //! From the runs of a version to the layers that a transaction reads: which of them the index already holds.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::directory::OpenChain;
 use super::layers::{Layers, Source};
-use super::options::Residency;
+use super::options::{Progress, StoreOptions};
 use crate::backend::{Backend, Coverage, Generation, GenerationId, GenerationRecord, InUse, StoreNumber};
+use crate::budget::Purpose;
 use crate::entry::KeyRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ranges::RangeSet;
@@ -27,10 +27,10 @@ pub(super) fn load(
     backend: &Backend,
     store: StoreNumber,
     chain: &OpenChain,
-    residency: Residency,
+    options: &StoreOptions,
     mine: &[GenerationId],
-    observer: &dyn Fn(u64) -> ControlFlow<()>,
 ) -> Result<Layers> {
+    let residency = options.residency;
     let coverage = residency.coverage();
     let mut best: Option<(usize, GenerationRecord, InUse)> = None;
     for record in backend.engine().generations(store)? {
@@ -49,7 +49,7 @@ pub(super) fn load(
     }
     let (folded, generation) = match best {
         Some((folded, record, in_use)) => (folded, Generation::open(backend, &record, in_use)?),
-        None if coverage.is_complete() => (0, restore(backend, store, chain, observer)?),
+        None if coverage.is_complete() => (0, restore(backend, store, chain, options)?),
         None => (0, create(backend, store, chain.base_mark(), coverage)?),
     };
     let tail = chain.singles.get(folded..).unwrap_or_default().iter().rev().cloned().map(Source::Waiting);
@@ -83,13 +83,18 @@ fn restore(
     backend: &Backend,
     store: StoreNumber,
     chain: &OpenChain,
-    observer: &dyn Fn(u64) -> ControlFlow<()>,
+    options: &StoreOptions,
 ) -> Result<Arc<Generation>> {
     if chain.base.is_empty() {
+        // Only single deltas: they are folded as they would be from the tail.
         return create(backend, store, Mark::ROOT, Coverage::Complete);
     }
+    let total_bytes = chain.base.iter().map(|run| run.properties().key_bytes + run.properties().value_bytes).sum();
+    let observe = |done_bytes| options.restore_observer.call(Progress { done_bytes, total_bytes });
+    let owner = chain.base.last().map(|run| Arc::from(run.header().store.to_string()));
+    let _buffers = backend.lease_buffers(Purpose { kind: "restore", owner, can_give: false })?;
     let mut content = merged(chain.base.iter().rev()).live();
-    let record = backend.engine().ingest(store, &mut content, chain.base_mark(), observer)?;
+    let record = backend.engine().ingest(store, &mut content, chain.base_mark(), &observe)?;
     let in_use = backend.take(record.id, &[]).ok_or_else(|| Error::new(ErrorKind::Engine, "a new index is in use"))?;
     Generation::open(backend, &record, in_use)
 }

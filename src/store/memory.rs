@@ -24,6 +24,7 @@ use crate::checkpoint::Checkpoint;
 use crate::clock::{Clock, SystemClock};
 use crate::entry::{Change, Cursor, Families, KeyRange, Probe, StateStoreId};
 use crate::error::{Error, ErrorKind, Result};
+use crate::backend::Room;
 use crate::overlay::Overlay;
 use crate::run::Layer;
 use crate::version::{Epoch, IdSource, Mark, StoreUid, Version, VersionId};
@@ -142,7 +143,7 @@ impl StateStoreProvider for MemoryProvider {
             version,
             families: (*held.families).clone(),
             below: held as SharedBelow,
-            overlay: Overlay::new(core.budget.lease(0, "overlays")?),
+            overlay: Overlay::new(core.budget.lease(0, "overlays")?, Room::NONE),
             scans: Arc::clone(&core.scans),
             committer: Arc::clone(core) as Arc<dyn Committer>,
             slot,
@@ -287,8 +288,9 @@ impl Held {
     /// The map with `changes` made: a copy of all of it, which is the price of this provider.
     fn with(&self, mark: Mark, changes: &ChangeSet<'_>) -> Result<Self> {
         let mut map = (*self.map).clone();
-        if !changes.overlay.ranges().is_empty() {
-            map.retain(|key, _| !changes.overlay.ranges().contains(key));
+        let deleted = changes.overlay.ranges();
+        if !deleted.is_empty() {
+            map.retain(|key, _| !deleted.contains(key));
         }
         changes.overlay.for_each(|key, change| {
             match change {

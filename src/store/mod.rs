@@ -12,7 +12,7 @@
 //! attempted, whole, or a typed error that names the file. One transaction at a time; readers at any time. Opening,
 //! retrying, rolling back and taking over cost the number of files, never what is in them.
 //!
-//! What it does not do: retire old versions or schedule snapshots by itself; spill a transaction that outgrows the budget.
+//! What it does not do: retire old versions or schedule snapshots by itself.
 
 mod below;
 mod commit;
@@ -44,7 +44,7 @@ pub use memory::MemoryProvider;
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
 pub use options::Planted;
-pub use options::{Residency, StoreOptions};
+pub use options::{Progress, Residency, StoreOptions};
 pub use provider::RocksDbProvider;
 pub use scan::{Entry, Scan};
 pub use transaction::Transaction;

@@ -1,5 +1,8 @@
 //! How a store is held and how long its callers wait.
 
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::Coverage;
@@ -35,8 +38,35 @@ pub struct StoreOptions {
     pub(super) codec: PageCodec,
     pub(super) longest_tail: usize,
     pub(super) collapse_from_bytes: u64,
+    pub(super) restore_observer: Observer,
     #[cfg(feature = "conformance")]
     pub(super) planted: Planted,
+}
+
+/// How far a long piece of work is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes of entries that are done.
+    pub done_bytes: u64,
+    /// Bytes of entries in all; some turn out to be overwritten or deleted, so the work may end early.
+    pub total_bytes: u64,
+}
+
+/// Who hears of progress, if anybody.
+#[derive(Clone, Default)]
+pub(super) struct Observer(Option<Arc<dyn Fn(Progress) -> ControlFlow<()> + Send + Sync>>);
+
+impl Observer {
+    pub(super) fn call(&self, progress: Progress) -> ControlFlow<()> {
+        self.0.as_ref().map_or(ControlFlow::Continue(()), |observe| observe(progress))
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Observer").field(&self.0.is_some()).finish()
+    }
 }
 
 /// A bug put in on purpose, so that the crash harness can show that it would find it.
@@ -63,6 +93,7 @@ impl Default for StoreOptions {
             codec: PageCodec::None,
             longest_tail: 16,
             collapse_from_bytes: 1 << 20,
+            restore_observer: Observer::default(),
             #[cfg(feature = "conformance")]
             planted: Planted::Nothing,
         }
@@ -119,6 +150,17 @@ impl StoreOptions {
     #[must_use]
     pub fn collapse_from(mut self, bytes: u64) -> Self {
         self.collapse_from_bytes = bytes;
+        self
+    }
+
+    /// Has a restore (only [`Residency::Resident`] has one) tell how far it is, every few MiB. Where `observe` breaks, the
+    /// open, or the `begin`, that restores ends with `Cancelled`, and leaves nothing behind.
+    #[must_use]
+    pub fn observe_restore(
+        mut self,
+        observe: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.restore_observer = Observer(Some(Arc::new(observe)));
         self
     }
 

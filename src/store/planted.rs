@@ -22,7 +22,7 @@ pub(super) fn apply_before_publish(planted: Planted, layers: &Layers, changes: &
         Ok(())
     })?;
     let mut cursor = Rows { rows: rows.into_iter(), current: None };
-    generation.apply(changes.overlay.ranges(), &mut cursor, generation.applied(), None)
+    generation.apply(&changes.overlay.ranges(), &mut cursor, generation.applied(), None)
 }
 
 /// Opens a run, with or without a look at the checksums of its pages.

@@ -142,7 +142,7 @@ impl StateStoreProvider for RocksDbProvider {
         let core = self.core();
         let slot = core.slot.take(core.options.busy_timeout)?;
         let layers = core.layers_at(version)?;
-        let overlay = Overlay::new(core.backend.budget().lease(0, "overlays")?);
+        let overlay = Overlay::new(core.overlay_lease()?, core.backend.room());
         Ok(Transaction::new(Opened {
             version,
             families: (*layers.families).clone(),

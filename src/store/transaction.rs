@@ -13,7 +13,7 @@ use crate::bytes::Bytes;
 use crate::entry::{Change, Families, FamilyId, KeyRange, MAX_METADATA_BYTES, MAX_VALUE_BYTES, Name, Probe};
 use crate::error::{Error, ErrorKind, Result};
 use crate::overlay::Overlay;
-use crate::run::{Layer, Merge};
+use crate::run::Merge;
 use crate::version::Version;
 
 /// What makes a commit out of a transaction's writes: the provider that opened it.
@@ -91,11 +91,7 @@ impl Transaction {
     fn range(&self, family: FamilyId, range: &KeyRange) -> Result<Scan> {
         self.operation(|| {
             check_family(&self.families, family)?;
-            let mut overlay = self.overlay.borrow_mut();
-            let mut layers: Vec<Layer> = overlay.cursors(range).into_iter().map(Layer::without_ranges).collect(); // logarithmic in the writes
-            if !overlay.ranges().is_empty() {
-                layers.push(Layer::of_ranges(overlay.ranges().clone()));
-            }
+            let mut layers = self.overlay.borrow_mut().layers(range)?;
             layers.extend(self.below.layers(range)?);
             Ok(Scan::new(Box::new(Merge::new(layers)), self.scans.open()))
         })
@@ -116,7 +112,7 @@ impl ReadStore for Transaction {
             check_family(&self.families, family)?;
             let full_key = LookupKey::new(family, key)?;
             let probe = Probe::new(full_key.as_slice());
-            match self.overlay.borrow().get(&probe) {
+            match self.overlay.borrow().get(&probe)? {
                 Some(change) => Ok(change.into_value()),
                 None => self.below.get(&probe),
             }
@@ -154,14 +150,14 @@ impl WriteStore for Transaction {
             for bound in [start, end].into_iter().flatten() {
                 LookupKey::new(family, bound)?;
             }
-            self.overlay.borrow_mut().delete_range(KeyRange::within(family, start, end));
-            Ok(())
+            self.overlay.borrow_mut().delete_range(KeyRange::within(family, start, end))
         })
     }
 
     fn commit_with(self, metadata: &[u8]) -> Result<Version> {
         self.operation(|| check_length("the metadata is too long", metadata.len(), MAX_METADATA_BYTES))?;
-        let overlay = self.overlay.into_inner();
+        let mut overlay = self.overlay.into_inner();
+        overlay.finish()?;
         let changes = ChangeSet { overlay: &overlay, families: &self.families, metadata };
         let version = self.committer.commit(changes);
         drop(self.slot); // the next writer comes in only now

@@ -7,6 +7,8 @@ mod conformance;
 #[cfg(test)]
 #[path = "../crash/mod.rs"]
 mod crash;
+#[cfg(test)]
+mod memory;
 #[cfg(all(test, feature = "rocksdb"))]
 mod process;
 #[cfg(test)]

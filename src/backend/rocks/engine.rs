@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rocksdb::{IteratorMode, ReadOptions, WriteBatch};
@@ -207,6 +208,7 @@ impl Engine for RocksEngine {
             pinned_bytes: self.db.cache.get_pinned_usage() as u64,
             memtables_bytes: self.db.memtables.get_usage() as u64,
             table_readers_bytes: self.property("rocksdb.estimate-table-readers-mem").unwrap_or(0),
+            forced_flushes: self.db.forced_flushes.load(Ordering::Relaxed),
         }
     }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::mem_forget, reason = "inside `self_cell`, where it hands memory over")]
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rocksdb::{Cache, ColumnFamily, DB, FlushOptions, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions};
 use self_cell::self_cell;
@@ -52,6 +53,8 @@ pub(super) struct Db {
     pub(super) memtables: WriteBufferManager,
     pub(super) tuning: Tuning,
     pub(super) dir: WorkDir,
+    /// How often memtables were flushed for lack of memory.
+    pub(super) forced_flushes: AtomicU64,
 }
 
 /// What RocksDB answers.
@@ -109,7 +112,8 @@ impl Tables {
 impl Db {
     pub(super) fn new(tables: Tables, tuning: Tuning, dir: WorkDir) -> Self {
         let (cache, memtables) = (tuning.cache.clone(), tuning.memtables.clone());
-        Self { tables, read: ReadOptions::default(), write: unlogged(), cache, memtables, tuning, dir }
+        let (read, write, forced_flushes) = (ReadOptions::default(), unlogged(), AtomicU64::new(0));
+        Self { tables, read, write, cache, memtables, tuning, dir, forced_flushes }
     }
 
     pub(super) fn raw(&self) -> &DB {
@@ -122,7 +126,31 @@ impl Db {
 
     /// Writes a batch: all of it or nothing is there after a crash.
     pub(super) fn write(&self, batch: WriteBatch) -> Result<()> {
-        self.raw().write_opt(batch, &self.write).map_err(|error| self.failed("write to the index", error))
+        self.raw().write_opt(batch, &self.write).map_err(|error| self.failed("write to the index", error))?;
+        self.relieve()
+    }
+
+    /// Starts to flush the memtables where all families together come near what they may have. Nobody waits for it; the
+    /// write buffer manager would do the same a little later, uncounted.
+    fn relieve(&self) -> Result<()> {
+        let near = self.tuning.memtables_limit_bytes / 8 * 7;
+        if self.memtables.get_usage() < near || self.active_memtables_bytes()? < near / 2 {
+            return Ok(()); // or most of it is being flushed already
+        }
+        self.forced_flushes.fetch_add(1, Ordering::Relaxed);
+        let mut options = FlushOptions::default();
+        options.set_wait(false);
+        self.flush_with(&options)
+    }
+
+    fn active_memtables_bytes(&self) -> Result<usize> {
+        let Handles { state, versions, meta, .. } = self.handles();
+        let mut sum = 0;
+        for family in [*state, *versions, *meta] {
+            let bytes = self.raw().property_int_value_cf(family, "rocksdb.cur-size-active-mem-table");
+            sum += bytes.map_err(|error| self.failed("ask the index", error))?.unwrap_or(0);
+        }
+        Ok(usize::try_from(sum).unwrap_or(usize::MAX))
     }
 
     pub(super) fn get(&self, generation: GenerationId, full_key: &[u8]) -> Result<Option<Change<Bytes>>> {
@@ -157,8 +185,12 @@ impl Db {
 
     /// Writes the memtables of all column families to files, at one point of their common history.
     pub(super) fn flush(&self) -> Result<()> {
+        self.flush_with(&FlushOptions::default())
+    }
+
+    fn flush_with(&self, options: &FlushOptions) -> Result<()> {
         let Handles { default, state, versions, meta } = self.handles();
-        let flushed = self.raw().flush_cfs_opt(&[*default, *state, *versions, *meta], &FlushOptions::default());
+        let flushed = self.raw().flush_cfs_opt(&[*default, *state, *versions, *meta], options);
         flushed.map_err(|error| self.failed("flush the index", error))
     }
 

@@ -19,6 +19,7 @@ pub(super) struct Tuning {
     pub(super) cache: Cache,
     pub(super) memtables: WriteBufferManager,
     compression: DBCompressionType,
+    pub(super) memtables_limit_bytes: usize,
     memtable_bytes: usize,
     max_open_files: u16,
 }
@@ -35,7 +36,8 @@ impl Tuning {
         };
         // Two can wait for their flush while a third is filled; with a batch on top, all stay near the manager's limit.
         let memtable_bytes = (options.memtable_bytes() / 4).clamp(256 << 10, 64 << 20);
-        Self { cache, memtables, compression, memtable_bytes, max_open_files: options.open_files() }
+        let (memtables_limit_bytes, max_open_files) = (options.memtable_bytes(), options.open_files());
+        Self { cache, memtables, compression, memtables_limit_bytes, memtable_bytes, max_open_files }
     }
 
     /// A write batch is handed over at this size; together with one entry it bounds what an apply holds in heap.
