@@ -133,7 +133,7 @@ fn ride(name: &str, args: &Args) -> Result<(), Failure> {
 
 /// In the parent: one race for each number of keys.
 fn race(args: &Args) -> Result<(), Failure> {
-    let mut report = Report::default();
+    let mut report = Report::new("batch");
     for keys in &args.keys {
         fs::create_dir_all(&args.dir)?;
         let dir = tempfile::tempdir_in(&args.dir)?;

@@ -8,6 +8,7 @@ use crate::Failure;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Must {
     AtLeast(f64),
+    #[allow(dead_code, reason = "not every bench has such a figure")]
     Below(f64),
 }
 
@@ -28,12 +29,18 @@ impl Must {
 }
 
 /// Collects what was missed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Report {
+    bench: &'static str,
     missed: Vec<String>,
 }
 
 impl Report {
+    /// The figures of one bench.
+    pub(crate) fn new(bench: &'static str) -> Self {
+        Self { bench, missed: Vec::new() }
+    }
+
     /// Prints a figure. One without a value is one that its contender can't have.
     pub(crate) fn figure(&mut self, case: &str, value: f64, unit: &str, must: Option<Must>) -> Result<(), Failure> {
         let ok = must.is_none_or(|must| must.holds(value));
@@ -42,7 +49,8 @@ impl Report {
         let mut out = io::stdout().lock();
         writeln!(
             out,
-            "{{\"bench\":\"batch\",\"case\":\"{case}\",\"value\":{value:.3},\"unit\":\"{unit}\"{field},\"ok\":{ok}}}"
+            "{{\"bench\":\"{}\",\"case\":\"{case}\",\"value\":{value:.3},\"unit\":\"{unit}\"{field},\"ok\":{ok}}}",
+            self.bench
         )?;
         out.flush()?;
         let verdict = match (&must, ok) {

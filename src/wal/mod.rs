@@ -19,6 +19,8 @@ mod record;
 mod recovery;
 mod registry;
 mod replay;
+#[cfg(test)]
+mod schedules;
 mod segment;
 mod sink;
 mod survey;

@@ -4,4 +4,7 @@ mod behaviours;
 mod crash;
 mod damage;
 mod failures;
+mod field;
+mod format;
+mod model;
 mod support;

@@ -35,8 +35,11 @@ pub(super) fn open(sim: &SimDisk, options: &LogOptions) -> Result<FileLog> {
 }
 
 pub(super) fn open_planted(sim: &SimDisk, options: &LogOptions, planted: Planted) -> Result<FileLog> {
+    // Every opening draws other salts, as in life: with the same ones, old frames of a recycled file would be taken for new ones.
+    static SEED: AtomicU64 = AtomicU64::new(0);
+    let ids = IdSource::seeded(SEED.fetch_add(1, Ordering::Relaxed));
     let disk: Arc<dyn Disk> = Arc::new(sim.clone());
-    FileLog::open_planted(disk, DIR, options.clone(), Arc::new(SystemClock::new()), IdSource::seeded(7), planted)
+    FileLog::open_planted(disk, DIR, options.clone(), Arc::new(SystemClock::new()), ids, planted)
 }
 
 pub(super) fn drain(records: &mut dyn Records) -> Result<Vec<Read>> {
