@@ -37,7 +37,7 @@ pub(super) fn clean(
         }
         paths.extend(old_horizons(shelf, horizon));
     }
-    let spares = if recycles > 0 { count_spares(shelf)? } else { 0 };
+    let spares = if recycles > 0 && !over.is_empty() { count_spares(shelf)? } else { 0 };
     let mut room = recycles.saturating_sub(spares);
     // Newest first, so that without a horizon a crash would show: the oldest would stay in front of a hole.
     for segment in over.iter().rev() {
