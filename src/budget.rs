@@ -427,7 +427,8 @@ mod tests {
         let _small = budget.lease(10, giving("overlay", "a")).unwrap();
         let mut large = budget.lease(30, giving("overlay", "b")).unwrap();
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| budget.lease_waiting(40, giving("overlay", "c"), WAIT).map(|lease| lease.bytes()));
+            let waiter =
+                scope.spawn(|| budget.lease_waiting(40, giving("overlay", "c"), WAIT).map(|lease| lease.bytes()));
             while !large.is_asked() {
                 std::thread::yield_now();
             }
@@ -443,7 +444,8 @@ mod tests {
     #[test]
     fn who_waits_in_vain_learns_who_holds_the_most() {
         let budget = Budget::new(100);
-        let _others = [5, 20, 50].map(|bytes| budget.lease(bytes, giving("overlay", &format!("op/0/{bytes}"))).unwrap());
+        let _others =
+            [5, 20, 50].map(|bytes| budget.lease(bytes, giving("overlay", &format!("op/0/{bytes}"))).unwrap());
         let error = budget.lease_waiting(40, "restore", Duration::from_millis(1)).unwrap_err();
         assert!(error.to_string().contains("overlay of op/0/50 (50 bytes), overlay of op/0/20 (20 bytes)"), "{error}");
         assert_eq!(budget.used(), 75);

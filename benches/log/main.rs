@@ -1,18 +1,18 @@
 //! The write-ahead log against a bare loop of append and sync.
 //!
-//! Every figure is the median over turns that alternate between the contenders, in one process, on files next to each other. The rivals
-//! `raft-engine` and RocksDB take part as processes of their own, where they are built (`benches/rivals/log`, see its page).
+//! Every figure is the median over turns that alternate between the contenders, on files next to each other. The rivals are RocksDB's log, where
+//! it is built in, and `raft-engine`, which is built on demand in a package of its own (`benches/rivals/log`) and runs as a process.
 //!
 //! ```text
 //! make bench NAME=log                      # all
 //! make bench NAME=log ARGS="--quick"       # does it work at all? no requirements
-//! make bench NAME=log ARGS="--rival target/rivals/log-rival"
+//! make bench NAME=log ARGS="--no-rivals --only synced,unsynced,replay"
 //! ```
 //! One JSON line a figure on standard output, a table on standard error; the exit code is 1 if a requirement is missed.
 
+mod replayed;
 #[path = "../batch/report.rs"]
 mod report;
-mod replayed;
 mod rival;
 mod synced;
 mod unsynced;
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     pub(crate) unsynced_bytes: usize,
     pub(crate) dir: PathBuf,
     pub(crate) required: bool,
-    pub(crate) rival: Option<PathBuf>,
+    pub(crate) rivals: bool,
     only: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Args {
             unsynced_bytes: 48 << 20,
             dir: concat!(env!("CARGO_TARGET_TMPDIR"), "/log").into(),
             required: true,
-            rival: None,
+            rivals: true,
             only: None,
         };
         while let Some(word) = words.next() {
@@ -57,11 +57,11 @@ impl Args {
                 "--pairs" => args.pairs = value()?.parse()?,
                 "--syncs" => args.syncs = value()?.parse()?,
                 "--dir" => args.dir = value()?.into(),
-                "--rival" => args.rival = Some(value()?.into()),
+                "--no-rivals" => args.rivals = false,
                 "--only" => args.only = Some(value()?),
                 "--quick" => {
                     (args.pairs, args.syncs, args.unsynced_bytes) = (1, 20, 4 << 20);
-                    args.required = false;
+                    (args.required, args.rivals) = (false, false);
                 }
                 // Cargo's own.
                 "--bench" => {}

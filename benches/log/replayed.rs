@@ -21,7 +21,9 @@ pub(crate) fn replay(args: &Args, dir: &Path, report: &mut Report) -> Result<(),
         let figures = alternate(
             args,
             dir,
-            &mut [&mut |_| cat(&segment).map(|seconds| size / seconds), &mut |_| read_all(&place, 1).map(|seconds| size / seconds)],
+            &mut [&mut |_| cat(&segment).map(|seconds| size / seconds), &mut |_| {
+                read_all(&place, 1).map(|seconds| size / seconds)
+            }],
         )?;
         let [cat, log] = figures.as_slice() else { return Err("two contenders".into()) };
         let case = |what: &str| format!("replay, {bytes} B, {what}");
@@ -52,16 +54,13 @@ pub(crate) fn handles(args: &Args, dir: &Path, report: &mut Report) -> Result<()
         let figures = alternate(
             args,
             dir,
-            &mut [
-                &mut |_| pread(&file, &handles, bytes, rounds),
-                &mut |_| {
-                    let start = Instant::now();
-                    for place in scattered(rounds, handles.len()) {
-                        std::hint::black_box(log.read(handles.get(place).ok_or("no handle")?)?);
-                    }
-                    Ok(float(rounds) / start.elapsed().as_secs_f64())
-                },
-            ],
+            &mut [&mut |_| pread(&file, &handles, bytes, rounds), &mut |_| {
+                let start = Instant::now();
+                for place in scattered(rounds, handles.len()) {
+                    std::hint::black_box(log.read(handles.get(place).ok_or("no handle")?)?);
+                }
+                Ok(float(rounds) / start.elapsed().as_secs_f64())
+            }],
         )?;
         let [pread, log_reads] = figures.as_slice() else { return Err("two contenders".into()) };
         let case = |what: &str| format!("one record, {bytes} B, {what}");
@@ -119,7 +118,10 @@ fn segment(place: &Path) -> Result<std::path::PathBuf, Failure> {
 /// Seconds of `cat segment > /dev/null`.
 fn cat(segment: &Path) -> Result<f64, Failure> {
     let start = Instant::now();
-    let status = Command::new("cat").arg(segment).stdout(Stdio::from(File::options().write(true).open("/dev/null")?)).status()?;
+    let status = Command::new("cat")
+        .arg(segment)
+        .stdout(Stdio::from(File::options().write(true).open("/dev/null")?))
+        .status()?;
     if status.success() { Ok(start.elapsed().as_secs_f64()) } else { Err("cat failed".into()) }
 }
 

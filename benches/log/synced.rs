@@ -46,8 +46,8 @@ pub(crate) fn many_writers(args: &Args, dir: &Path, report: &mut Report) -> Resu
     let mut single = |dir: &Path| logged(dir, 1024, syncs, 1, &options);
     let mut many = |dir: &Path| logged(dir, 1024, syncs, WRITERS, &options);
     let mut rival_runs: Vec<Box<dyn FnMut(&Path) -> Result<f64, Failure>>> = Vec::new();
-    for name in &rivals {
-        rival_runs.push(Box::new(move |dir| rival::run(args, name, dir, 1024, syncs, WRITERS)));
+    for rival in &rivals {
+        rival_runs.push(Box::new(move |dir| rival.run(dir, 1024, syncs, WRITERS)));
     }
     let mut contenders: Vec<&mut dyn FnMut(&Path) -> Result<f64, Failure>> = vec![&mut single, &mut many];
     contenders.extend(rival_runs.iter_mut().map(|run| run.as_mut() as &mut dyn FnMut(&Path) -> Result<f64, Failure>));
@@ -56,9 +56,10 @@ pub(crate) fn many_writers(args: &Args, dir: &Path, report: &mut Report) -> Resu
     let case = |what: &str| format!("{WRITERS} writers, 1024 B, synced, {what}");
     report.figure(&case("log"), median(many.iter().copied()), "records/s", None)?;
     report.figure(&case("log / one writer"), ratio(many, single), "×", args.must(25.0))?;
-    for (name, other) in rivals.iter().zip(others) {
+    for (rival, other) in rivals.iter().zip(others) {
+        let name = rival.name;
         report.figure(&case(name), median(other.iter().copied()), "records/s", None)?;
-        let must = if *name == "raft-engine" { args.must(1.0) } else { None };
+        let must = if name == rival::RAFT_ENGINE { args.must(1.0) } else { None };
         report.figure(&case(&format!("log / {name}")), ratio(many, other), "×", must)?;
     }
     Ok(())
@@ -93,9 +94,12 @@ fn logged(dir: &Path, bytes: usize, syncs: usize, writers: usize, options: &LogO
         }
     } else {
         std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..writers).map(|_| scope.spawn(|| (0..syncs).try_for_each(|_| log.write(&payload, 1).map(|_| ())))).collect();
-            threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| Failure::from("a writer panicked"))?.map_err(Failure::from))
+            let threads: Vec<_> = (0..writers)
+                .map(|_| scope.spawn(|| (0..syncs).try_for_each(|_| log.write(&payload, 1).map(|_| ()))))
+                .collect();
+            threads.into_iter().try_for_each(|thread| {
+                thread.join().map_err(|_| Failure::from("a writer panicked"))?.map_err(Failure::from)
+            })
         })?;
     }
     let seconds = start.elapsed().as_secs_f64();

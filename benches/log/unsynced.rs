@@ -23,11 +23,9 @@ pub(crate) fn appends(args: &Args, dir: &Path, report: &mut Report) -> Result<()
     let figures = alternate(
         args,
         dir,
-        &mut [
-            &mut |dir| plain(dir, large, count),
-            &mut |dir| logged(dir, large, count, &none, 1),
-            &mut |dir| logged(dir, large, count, &room, 1),
-        ],
+        &mut [&mut |dir| plain(dir, large, count), &mut |dir| logged(dir, large, count, &none, 1), &mut |dir| {
+            logged(dir, large, count, &room, 1)
+        }],
     )?;
     let [plain_, log, log_room] = figures.as_slice() else { return Err("three contenders".into()) };
     let case = |what: &str| format!("64 KiB unsynced, {what}");

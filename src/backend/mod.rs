@@ -40,10 +40,10 @@ mod testing;
 mod workdir;
 mod worker;
 
+pub use crate::budget::{MemoryHolder, Shortages};
 pub use contract::EngineMemory;
 pub(crate) use contract::{Coverage, GenerationId, GenerationRecord, StoreNumber, VersionRecord};
 pub(crate) use generation::Generation;
-pub use crate::budget::{MemoryHolder, Shortages};
 pub(crate) use handle::{Admission, InUse, Room};
 pub use handle::{Backend, MemoryUse};
 pub use options::{BackendCompression, BackendOptions, MIN_MEMORY_LIMIT_BYTES};

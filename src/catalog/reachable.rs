@@ -160,7 +160,8 @@ impl Kept {
             &walked
         };
         // For the same reason as above the head: once a claim has become the head, another retirement keeps these.
-        let leading = catalog.listing().runs.keys().filter(|run| lowest < run.to().version && run.to().version <= at.version);
+        let leading =
+            catalog.listing().runs.keys().filter(|run| lowest < run.to().version && run.to().version <= at.version);
         let exact = leading.filter(|run| run.is_single() || run.is_snapshot());
         self.runs.extend(exact.filter(|run| lineage.owns(run.to())));
         self.keep_forks(lineage, lowest);

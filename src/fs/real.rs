@@ -175,7 +175,8 @@ impl WriteFile for RealWriteFile {
     }
 
     fn preallocate(&mut self, length_bytes: u64) -> Result<()> {
-        let length = self.file.metadata().map_err(|error| Error::io(&self.path, "ask for the file's length", error))?.len();
+        let length =
+            self.file.metadata().map_err(|error| Error::io(&self.path, "ask for the file's length", error))?.len();
         if length >= length_bytes {
             return Ok(());
         }

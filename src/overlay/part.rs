@@ -37,7 +37,8 @@ impl Part {
     /// Writes adjacent parts, oldest first, as one.
     pub(super) fn of_parts(scratch: &ScratchDir, parts: &[Self]) -> Result<Self> {
         let level = parts.iter().map(|part| part.level).max().unwrap_or(0) + 1;
-        let families = Highest(parts.iter().map(|part| part.run.header().families.names().len()).max().unwrap_or(1) - 1);
+        let families =
+            Highest(parts.iter().map(|part| part.run.header().families.names().len()).max().unwrap_or(1) - 1);
         let mut ranges = RangeSet::default();
         parts.iter().for_each(|part| ranges.extend(part.run.ranges()));
         Self::write(scratch, level, families, &ranges, |run| {

@@ -163,7 +163,11 @@ impl Overlay {
         // Here is next to nothing, so the others hold it all.
         match self.lease.resize_waiting(self.held(more), self.room.timeout) {
             Err(error) if !self.table.is_empty() => {
-                if self.spill()? && self.lease.try_resize(self.held(more)) { Ok(true) } else { Err(error) }
+                if self.spill()? && self.lease.try_resize(self.held(more)) {
+                    Ok(true)
+                } else {
+                    Err(error)
+                }
             }
             outcome => outcome.map(|()| true),
         }

@@ -127,7 +127,8 @@ proptest! {
 
 #[test]
 fn many_parts_become_few_and_still_agree() {
-    let ops = (0..600u32).map(|n| (if n % 2 == 0 { 4 } else { [0, 2, 0, 3][n as usize / 2 % 4] }, (n * 7 % 12) as u8, 5));
+    let ops =
+        (0..600u32).map(|n| (if n % 2 == 0 { 4 } else { [0, 2, 0, 3][n as usize / 2 % 4] }, (n * 7 % 12) as u8, 5));
     agrees_with_a_map(ops.collect()).unwrap();
     let disk = SimDisk::new(1);
     let mut overlay = spilling(&Budget::new(1 << 30), scratch(&disk));
@@ -172,7 +173,10 @@ fn a_value_larger_than_the_memory_goes_straight_to_disk() {
     overlay.write(&Probe::new(&[0, 0, 1]), Change::Put(&large)).unwrap();
     overlay.write(&Probe::new(&[0, 0, 2]), Change::Put(b"newer")).unwrap();
     assert_eq!(get(&overlay, &[0, 0, 1]), Some(Some(large.clone())));
-    assert_eq!(contents(&mut overlay), Model::from([(vec![0, 0, 1], Some(large)), (vec![0, 0, 2], Some(b"newer".to_vec()))]));
+    assert_eq!(
+        contents(&mut overlay),
+        Model::from([(vec![0, 0, 1], Some(large)), (vec![0, 0, 2], Some(b"newer".to_vec()))])
+    );
 }
 
 #[test]

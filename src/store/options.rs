@@ -156,10 +156,7 @@ impl StoreOptions {
     /// Has a restore (only [`Residency::Resident`] has one) tell how far it is, every few MiB. Where `observe` breaks, the
     /// open, or the `begin`, that restores ends with `Cancelled`, and leaves nothing behind.
     #[must_use]
-    pub fn observe_restore(
-        mut self,
-        observe: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn observe_restore(mut self, observe: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
         self.restore_observer = Observer(Some(Arc::new(observe)));
         self
     }

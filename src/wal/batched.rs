@@ -152,7 +152,10 @@ impl BatchedLog {
         match error.kind() {
             ErrorKind::Unknown { .. } => {
                 let lsn = self.inner.durable_lsn().next().0;
-                Error::new(ErrorKind::Unknown { lsn }, "the deadline came before the batch was written; its LSN is at least this")
+                Error::new(
+                    ErrorKind::Unknown { lsn },
+                    "the deadline came before the batch was written; its LSN is at least this",
+                )
             }
             _ => error,
         }

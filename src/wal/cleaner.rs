@@ -17,11 +17,7 @@ use crate::error::{ErrorKind, Result};
 ///
 /// # Errors
 /// Where the horizon could not be made durable: nothing was deleted, the segments are still there.
-pub(super) fn clean(
-    shelf: &Shelf,
-    recycles: usize,
-    is_over: impl Fn(&Segment) -> bool,
-) -> Result<Cleaned> {
+pub(super) fn clean(shelf: &Shelf, recycles: usize, is_over: impl Fn(&Segment) -> bool) -> Result<Cleaned> {
     let segments = shelf.all();
     let candidates = segments.split_last().map(|(_, older)| older).unwrap_or_default();
     let over: Vec<&Arc<Segment>> = candidates.iter().take_while(|segment| is_over(segment)).collect();
@@ -89,7 +85,8 @@ fn announce(shelf: &Shelf, horizon: u64) -> Result<()> {
 
 fn old_horizons(shelf: &Shelf, horizon: u64) -> Vec<PathBuf> {
     let entries = shelf.disk.list(&shelf.dir).unwrap_or_default();
-    let old = entries.iter().filter(|entry| matches!(Side::parse(&entry.name), Some(Side::Horizon(at)) if at < horizon));
+    let old =
+        entries.iter().filter(|entry| matches!(Side::parse(&entry.name), Some(Side::Horizon(at)) if at < horizon));
     old.map(|entry| shelf.dir.join(&entry.name)).collect()
 }
 

@@ -40,7 +40,9 @@ pub(super) fn expand(codec: RecordCodec, file: &Path, offset: u64, stored: &[u8]
     let wrong = |found: String| Error::corrupt(file, offset, format!("{length} compressed bytes"), found);
     let raw = match codec {
         RecordCodec::None => stored.to_vec(),
-        RecordCodec::Lz4 => lz4_flex::block::decompress(compressed, length).map_err(|error| wrong(error.to_string()))?,
+        RecordCodec::Lz4 => {
+            lz4_flex::block::decompress(compressed, length).map_err(|error| wrong(error.to_string()))?
+        }
         RecordCodec::Zstd => zstd::bulk::decompress(compressed, length).map_err(|error| wrong(error.to_string()))?,
     };
     let complete = codec == RecordCodec::None || raw.len() == length;

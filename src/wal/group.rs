@@ -231,7 +231,8 @@ impl<S: Sink> Group<S> {
         let first = state.give_out(records.len());
         drop(state);
         let outcome = self.run(&mut sink, first, records, need != Need::Written, None);
-        let (state, answer) = self.finish(self.lock(), sink, first, records.len(), need != Need::Written, outcome, None);
+        let (state, answer) =
+            self.finish(self.lock(), sink, first, records.len(), need != Need::Written, outcome, None);
         self.go_on(state);
         Some(answer.map(|placement| Written { first, placement, before: 0 }))
     }
@@ -365,7 +366,11 @@ impl<S: Sink> Group<S> {
         ticket.gone.push(waiter.place);
         drop(ticket);
         drop(state);
-        let kind = if waiter.count == 0 { ErrorKind::Busy { waited_ms: 0 } } else { ErrorKind::Unknown { lsn: waiter.first.0 } };
+        let kind = if waiter.count == 0 {
+            ErrorKind::Busy { waited_ms: 0 }
+        } else {
+            ErrorKind::Unknown { lsn: waiter.first.0 }
+        };
         Some(Error::new(kind, "the deadline came before the log had written the records"))
     }
 
@@ -459,7 +464,10 @@ impl<S: Sink> Group<S> {
     }
 
     /// Takes down the outcome, gives the sink back, tells the writers, and appoints the next leader.
-    #[expect(clippy::too_many_arguments, reason = "one caller for batches, one for the lone writer; a struct would say nothing more")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one caller for batches, one for the lone writer; a struct would say nothing more"
+    )]
     fn finish<'a>(
         &'a self,
         mut state: MutexGuard<'a, State<S>>,

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::contract::{Progress, Records, Skipped, WriteAheadLog};
-use super::log::FileLog;
 use super::format::SegmentHeader;
+use super::log::FileLog;
 use super::name::SegmentName;
 use super::options::{LogOptions, RecoveryMode};
 use super::planted::Planted;
@@ -192,5 +192,12 @@ fn report(dir: &Path, survey: Survey) -> LogReport {
         text: problem.error.to_string(),
     });
     let findings = findings.collect();
-    LogReport { dir: dir.to_path_buf(), log: survey.log, durable: survey.durable, horizon: survey.horizon, segments, findings }
+    LogReport {
+        dir: dir.to_path_buf(),
+        log: survey.log,
+        durable: survey.durable,
+        horizon: survey.horizon,
+        segments,
+        findings,
+    }
 }

@@ -73,7 +73,8 @@ pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode) -> Result<Recovered> {
             RecoveryMode::Strict => return Err(found.problems.swap_remove(place).error),
             RecoveryMode::PointInTime => next_lsn = end_at(shelf, &mut found, place, &mut report)?,
             RecoveryMode::Salvage => {
-                report.damage = found.problems.iter().filter(|problem| problem.verdict.is_loss()).map(describe).collect();
+                report.damage =
+                    found.problems.iter().filter(|problem| problem.verdict.is_loss()).map(describe).collect();
             }
         }
     }
@@ -85,13 +86,7 @@ pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode) -> Result<Recovered> {
     if report.end.is_none() && report.segments > 0 {
         report.end = Some(Verdict::CleanEnd);
     }
-    Ok(Recovered {
-        log: found.log,
-        next_lsn,
-        next_segment: found.highest + 1,
-        has_reserve: found.has_reserve,
-        report,
-    })
+    Ok(Recovered { log: found.log, next_lsn, next_segment: found.highest + 1, has_reserve: found.has_reserve, report })
 }
 
 /// Puts the segments on the shelf, as far as they may be read; returns how many.

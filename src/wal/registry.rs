@@ -91,7 +91,8 @@ impl LogSettings {
         let prefixes = ["log.".to_owned(), format!("{ours}.log."), format!("spark.streaming.{field}.writeAheadLog.")];
         let mut found: Vec<(usize, &str, &str, &str)> = Vec::new();
         for (key, value) in pairs {
-            let own = prefixes.iter().enumerate().find_map(|(rank, prefix)| Some((rank, key.strip_prefix(prefix.as_str())?)));
+            let own =
+                prefixes.iter().enumerate().find_map(|(rank, prefix)| Some((rank, key.strip_prefix(prefix.as_str())?)));
             if let Some((rank, setting)) = own {
                 found.push((rank, key, setting, value));
             }

@@ -71,13 +71,7 @@ enum Source {
 
 impl Replay {
     /// Reads what is on the shelf now, from `from` on.
-    pub(super) fn new(
-        shelf: Arc<Shelf>,
-        log: LogId,
-        mode: RecoveryMode,
-        from: Lsn,
-        threads: usize,
-    ) -> Result<Self> {
+    pub(super) fn new(shelf: Arc<Shelf>, log: LogId, mode: RecoveryMode, from: Lsn, threads: usize) -> Result<Self> {
         let plans = plan(&shelf, from)?;
         let total_bytes = plans.iter().map(|plan| plan.end - plan.start.1.min(plan.end)).sum();
         let ahead = (threads > 1 && plans.len() > 1).then(|| Ahead::start(&shelf, &plans, threads)).transpose()?;
@@ -150,7 +144,8 @@ impl Replay {
             Some((_, Source::Own(reader))) => reader.next(&mut self.chunk)?,
             Some((_, Source::Ahead)) => {
                 let next = self.ahead.as_mut().and_then(Ahead::next);
-                self.chunk = next.unwrap_or_else(|| Err(Error::new(ErrorKind::Cancelled, "a reading thread is gone")))?;
+                self.chunk =
+                    next.unwrap_or_else(|| Err(Error::new(ErrorKind::Cancelled, "a reading thread is gone")))?;
             }
             None => {}
         }
@@ -226,7 +221,10 @@ impl Replay {
             return Ok(());
         }
         let kind = ErrorKind::Missing { file: plan.segment.path.to_path_buf() };
-        Err(Error::new(kind, format!("the records from {missing} to {} are in no segment of the log", until.previous())))
+        Err(Error::new(
+            kind,
+            format!("the records from {missing} to {} are in no segment of the log", until.previous()),
+        ))
     }
 
     /// Damage where the expected record should be.

@@ -203,7 +203,8 @@ impl Survey {
         let mut highest = self.durable;
         for found in &self.found {
             let Some(content) = &found.content else { continue };
-            let is_damaged = self.problems.iter().any(|problem| problem.segment == found.name.segment && problem.verdict.is_loss());
+            let is_damaged =
+                self.problems.iter().any(|problem| problem.segment == found.name.segment && problem.verdict.is_loss());
             highest = highest.max(if is_damaged { content.highest() } else { content.seal.last });
         }
         highest.next()
@@ -256,7 +257,11 @@ impl Survey {
                 Some(bad) => bad.error(&found.path).context(format!("record {missing} of the log")),
                 None => {
                     let end = next.map_or(self.durable, Lsn::previous);
-                    missing_records(&found.path.with_file_name(format!("log-*-{:020}", found.name.segment + 1)), missing, end)
+                    missing_records(
+                        &found.path.with_file_name(format!("log-*-{:020}", found.name.segment + 1)),
+                        missing,
+                        end,
+                    )
                 }
             };
             let (segment, path) = (found.name.segment, found.path.clone());
@@ -280,7 +285,8 @@ fn missing_records(file: &Path, first: Lsn, last: Lsn) -> Error {
 /// The seal that a segment's last bytes lead to, with its offset.
 pub(super) fn read_seal(file: &dyn ReadFile, path: &Path, header: &SegmentHeader) -> Result<Option<(Seal, u64)>> {
     let length = file.len();
-    let Some(trailer_at) = length.checked_sub(TRAILER_BYTES as u64).filter(|at| *at >= SEGMENT_HEADER_BYTES as u64) else {
+    let Some(trailer_at) = length.checked_sub(TRAILER_BYTES as u64).filter(|at| *at >= SEGMENT_HEADER_BYTES as u64)
+    else {
         return Ok(None);
     };
     let mut trailer = [0; TRAILER_BYTES];
@@ -310,12 +316,7 @@ struct Proof {
     planted: Planted,
 }
 
-fn look(
-    file: &Arc<dyn ReadFile>,
-    path: &Path,
-    header: &SegmentHeader,
-    proof: &Proof,
-) -> Result<Content> {
+fn look(file: &Arc<dyn ReadFile>, path: &Path, header: &SegmentHeader, proof: &Proof) -> Result<Content> {
     if proof.depth == Depth::Seals
         && let Some((seal, end)) = read_seal(file.as_ref(), path, header)?
         && seal.last <= seal.durable.max(proof.durable)

@@ -28,9 +28,9 @@ impl Watermark {
     /// Opens the file in a log's folder, or makes it.
     pub(super) fn open(disk: &dyn Disk, dir: &Path) -> Result<Self> {
         let path = dir.join(WATERMARK);
-        let file = disk.overwrite(&path).or_else(|error| {
-            if error.is_not_found() { disk.create_new(&path) } else { Err(error) }
-        })?;
+        let file = disk
+            .overwrite(&path)
+            .or_else(|error| if error.is_not_found() { disk.create_new(&path) } else { Err(error) })?;
         Ok(Self { file, turn: false })
     }
 

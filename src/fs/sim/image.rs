@@ -39,7 +39,10 @@ pub(super) struct Chunk {
 
 #[derive(Debug, Clone)]
 pub(super) enum ChunkEffect {
-    Bytes { offset: usize, bytes: Bytes },
+    Bytes {
+        offset: usize,
+        bytes: Bytes,
+    },
     /// The file becomes this long: cut, or filled up with zeros.
     Length(usize),
 }

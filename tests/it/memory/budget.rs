@@ -7,7 +7,9 @@ use std::time::Duration;
 use alluvium::fs::SimDisk;
 use alluvium::prelude::*;
 use alluvium::store::Transaction;
-use alluvium::{Backend, BackendOptions, ErrorKind, FamilyId, LocalCheckpoint, RocksDbProvider, StateStoreId, StoreOptions};
+use alluvium::{
+    Backend, BackendOptions, ErrorKind, FamilyId, LocalCheckpoint, RocksDbProvider, StateStoreId, StoreOptions,
+};
 
 const FAMILY: FamilyId = FamilyId::DEFAULT;
 const LIMIT: usize = 8 << 20;
@@ -65,7 +67,8 @@ fn m6_with_the_budget_full_reads_succeed_and_a_writer_learns_who_holds_it() {
     assert_eq!(transaction.scan(FAMILY).unwrap().map(Result::unwrap).count(), 1_000);
     assert!(transaction.contains(FAMILY, &999_u32.to_be_bytes()).unwrap());
     transaction.abort();
-    let found: usize = held.iter().filter(|one| one.scan(FAMILY).is_ok()).map(|one| one.scan(FAMILY).unwrap().count()).sum();
+    let found: usize =
+        held.iter().filter(|one| one.scan(FAMILY).is_ok()).map(|one| one.scan(FAMILY).unwrap().count()).sum();
     assert!(found > 1_000, "{found}");
     // When the others have gone, there is room again.
     held.clear();
@@ -88,7 +91,11 @@ fn m10_stores_that_close_leave_their_memory_to_those_that_are_open() {
         let mut batch = stays.begin(stays.latest().unwrap()).unwrap();
         (0..1_000_u32).for_each(|n| batch.put(FAMILY, &n.to_be_bytes(), &[2; 200]).unwrap());
         batch.commit().unwrap();
-        if round % 2 == 0 { drop(other.commit().unwrap()) } else { other.abort() }
+        if round % 2 == 0 {
+            drop(other.commit().unwrap())
+        } else {
+            other.abort()
+        }
         drop(comes);
         let memory = backend.memory();
         assert!(memory.holders.iter().all(|holder| holder.kind != "transaction"), "{memory:?}");

@@ -11,7 +11,9 @@ use alluvium::{ErrorKind, LocalCheckpoint, Residency, RocksDbProvider, StateStor
 
 use super::child::{Numbers, run as run_in_child, tell};
 use super::many;
-use super::stores::{CONSTANT, FAMILY, KEYS, LIMIT, backend, check_gets, check_scan, key, load, newest, open, open_with, put};
+use super::stores::{
+    CONSTANT, FAMILY, KEYS, LIMIT, backend, check_gets, check_scan, key, load, newest, open, open_with, put,
+};
 use super::watch::{Watch, anonymous_bytes};
 
 /// The child's side.

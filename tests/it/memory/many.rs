@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::thread;
 
-use alluvium::prelude::*;
 use alluvium::Residency;
+use alluvium::prelude::*;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::child::{run, tell};
@@ -33,7 +33,10 @@ pub(super) fn twelve_stores(place: &Path) {
         }
     });
     tell("peak", watch.peak_bytes());
-    tell("held by transactions", backend.memory().holders.iter().filter(|one| one.kind == "transaction").count() as u64);
+    tell(
+        "held by transactions",
+        backend.memory().holders.iter().filter(|one| one.kind == "transaction").count() as u64,
+    );
 }
 
 #[test]
@@ -77,7 +80,8 @@ fn f1_sixty_four_stores_work_with_256_open_files() {
 fn m11_many_small_writers_at_the_limit_go_on_and_nobody_waits() {
     let place = tempfile::tempdir().unwrap();
     let backend = backend(place.path(), LIMIT);
-    let providers: Vec<_> = (0..16).map(|n| open(&backend, place.path(), &format!("s{n}"), Residency::Resident)).collect();
+    let providers: Vec<_> =
+        (0..16).map(|n| open(&backend, place.path(), &format!("s{n}"), Residency::Resident)).collect();
     for round in 0..40_u64 {
         for provider in &providers {
             let mut batch = provider.begin(newest(provider)).unwrap();

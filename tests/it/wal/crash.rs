@@ -101,7 +101,11 @@ fn crash_everywhere(options: &LogOptions, planted: Planted, seeds: u64, depth2: 
     for operation in 1..=counting.operations() {
         for after in [false, true] {
             let sim = SimDisk::new(operation);
-            if after { sim.crash_after(operation) } else { sim.crash_at(operation) }
+            if after {
+                sim.crash_after(operation)
+            } else {
+                sim.crash_at(operation)
+            }
             let mut told = Told::default();
             let outcome = run(&sim, options, planted, &mut told);
             assert!(sim.faults_fired() == 1, "the crash at operation {operation} did not fire");

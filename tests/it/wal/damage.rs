@@ -124,7 +124,12 @@ fn unacknowledged_records_at_the_end_are_there_whole_or_not_at_all() {
         assert!(all.starts_with(&left));
         let cut_bytes = log.recovery().cut.clone().map_or(0, |(bytes, _)| bytes);
         drop(log);
-        let kept: u64 = found.files().iter().filter(|path| named(path, "cut-")).map(|path| found.read_file(path).unwrap().len() as u64).sum();
+        let kept: u64 = found
+            .files()
+            .iter()
+            .filter(|path| named(path, "cut-"))
+            .map(|path| found.read_file(path).unwrap().len() as u64)
+            .sum();
         assert_eq!(kept, cut_bytes, "cut bytes are kept aside");
     }
 }
@@ -150,7 +155,12 @@ fn swapped_missing_and_doubled_segments_are_found() {
             assert_eq!(check(&found, &tiny(), Planted::Nothing, &all), Ok(false));
         }
     }
-    let foreign = ["/log/xlog-1-2-00000000000000000001", "/log/log-1-2", "/log/log-1-2-00000000000000000001.tmp", "/log/notes.txt"];
+    let foreign = [
+        "/log/xlog-1-2-00000000000000000001",
+        "/log/log-1-2",
+        "/log/log-1-2-00000000000000000001.tmp",
+        "/log/notes.txt",
+    ];
     for name in foreign {
         sim.write_file(name, b"whatever").unwrap();
     }

@@ -12,7 +12,13 @@ use alluvium::wal::{LogOptions, Lsn, Planted, Wait, WriteAheadLog};
 use super::support::*;
 
 /// Writes with one failure on the way; afterwards every acknowledged record is there, once and in order.
-fn fail_once(options: &LogOptions, nth: u64, operations: &[Operation], error: io::ErrorKind, planted: Planted) -> Result<bool, String> {
+fn fail_once(
+    options: &LogOptions,
+    nth: u64,
+    operations: &[Operation],
+    error: io::ErrorKind,
+    planted: Planted,
+) -> Result<bool, String> {
     let sim = SimDisk::new(nth);
     let log = open_planted(&sim, options, planted).unwrap();
     sim.fail_at(nth, operations, error, Persistence::Once);
@@ -31,10 +37,16 @@ fn fail_once(options: &LogOptions, nth: u64, operations: &[Operation], error: io
     let all = read_all(&log).map_err(|error| error.to_string())?;
     let check = |found: &[Read]| {
         let mut rest = found.iter();
-        let cleaned = acknowledged.iter().skip_while(|payload| found.first().is_some_and(|first| first.lsn > 1 && first.payload != **payload));
+        let cleaned = acknowledged
+            .iter()
+            .skip_while(|payload| found.first().is_some_and(|first| first.lsn > 1 && first.payload != **payload));
         for payload in cleaned {
             if !rest.any(|read| read.payload == *payload) {
-                return Err(format!("acknowledged, but not among {:?}: {}", found.iter().map(|r| (r.lsn, r.time_ms)).collect::<Vec<_>>(), String::from_utf8_lossy(&payload[..10.min(payload.len())])));
+                return Err(format!(
+                    "acknowledged, but not among {:?}: {}",
+                    found.iter().map(|r| (r.lsn, r.time_ms)).collect::<Vec<_>>(),
+                    String::from_utf8_lossy(&payload[..10.min(payload.len())])
+                ));
             }
         }
         Ok(())
@@ -104,7 +116,9 @@ fn without_rewriting_the_writers_get_the_error_and_the_log_goes_on() {
 
 #[test]
 fn retrying_a_failed_sync_would_lose_records() {
-    let wrong = (1..40).any(|nth| fail_once(&small(), nth, &[Operation::Sync], io::ErrorKind::Other, Planted::RetryFailedSync).is_err());
+    let wrong = (1..40).any(|nth| {
+        fail_once(&small(), nth, &[Operation::Sync], io::ErrorKind::Other, Planted::RetryFailedSync).is_err()
+    });
     assert!(wrong);
     for nth in 1..40 {
         fail_once(&small(), nth, &[Operation::Sync], io::ErrorKind::Other, Planted::Nothing).unwrap();

@@ -11,7 +11,11 @@ use super::support::*;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Write { lengths: Vec<usize>, time_ms: u64, durability: Durability },
+    Write {
+        lengths: Vec<usize>,
+        time_ms: u64,
+        durability: Durability,
+    },
     Sync,
     Clean(u64),
     CleanBelow(u64),
@@ -84,8 +88,10 @@ fn run(steps: &[Step], options: &LogOptions, seed: u64) -> Result<(), String> {
     for step in steps {
         match step {
             Step::Write { lengths, time_ms, durability } => {
-                let payloads: Vec<Vec<u8>> = lengths.iter().map(|length| vec![b'a' + (length % 26) as u8; *length]).collect();
-                let records: Vec<NewRecord<'_>> = payloads.iter().map(|payload| NewRecord::new(payload, *time_ms)).collect();
+                let payloads: Vec<Vec<u8>> =
+                    lengths.iter().map(|length| vec![b'a' + (length % 26) as u8; *length]).collect();
+                let records: Vec<NewRecord<'_>> =
+                    payloads.iter().map(|payload| NewRecord::new(payload, *time_ms)).collect();
                 let how = WriteOptions { durability: Some(*durability), ..WriteOptions::default() };
                 let handles = log.write_with(&records, &how).map_err(|error| error.to_string())?;
                 for (handle, payload) in handles.iter().zip(payloads) {
