@@ -1,9 +1,10 @@
 //! Any bytes as the newest segment of a log, and a good one with bytes replaced: read or refused, in every mode, nothing worse.
 #![no_main]
 
+use std::path::Path;
 use std::sync::Arc;
 
-use alluvium::fs::SimDisk;
+use alluvium::fs::{Disk, SimDisk};
 use alluvium::wal::{FileLog, LogOptions, NewRecord, WriteAheadLog, read_untrusted};
 use alluvium::{IdSource, SystemClock};
 use libfuzzer_sys::fuzz_target;
@@ -31,7 +32,9 @@ fuzz_target!(|input: (Vec<(u16, u8)>, &[u8])| {
     }
     bytes.extend_from_slice(input.1);
     sim.write_file(NAME, &bytes).unwrap();
-    read_untrusted(Arc::new(sim.fork()), "/log".into());
+    let disk: Arc<dyn Disk> = Arc::new(sim.fork());
+    read_untrusted(&disk, Path::new("/log"));
     sim.write_file(NAME, input.1).unwrap();
-    read_untrusted(Arc::new(sim), "/log".into());
+    let disk: Arc<dyn Disk> = Arc::new(sim);
+    read_untrusted(&disk, Path::new("/log"));
 });

@@ -39,7 +39,7 @@ impl Ahead {
         let (lanes, next) = (Arc::new(lanes), Arc::new(AtomicUsize::new(0)));
         let mut ahead = Self { lanes: receivers, now: None, threads: Vec::new(), stop: Arc::default() };
         for _ in 0..threads.min(plans.len()) {
-            let (shelf, lanes, next) = (Arc::clone(shelf), Arc::clone(&lanes), Arc::clone(&next));
+            let (on, lanes, next) = (Arc::clone(shelf), Arc::clone(&lanes), Arc::clone(&next));
             let stop = Arc::clone(&ahead.stop);
             let thread = std::thread::Builder::new().name("wal-read".into()).spawn(move || {
                 while let Some(lane) = lanes.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -48,10 +48,10 @@ impl Ahead {
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    read(&shelf, &plan, &sender);
+                    read(&on, &plan, &sender);
                 }
             });
-            ahead.threads.push(thread.map_err(|error| Error::io(&shelf_dir(plans), "start a thread", error))?);
+            ahead.threads.push(thread.map_err(|error| Error::io(&shelf.dir, "start a thread", error))?);
         }
         Ok(ahead)
     }
@@ -79,10 +79,6 @@ impl Drop for Ahead {
             }
         }
     }
-}
-
-fn shelf_dir(plans: &[Plan]) -> std::path::PathBuf {
-    plans.first().map(|plan| plan.segment.path.to_path_buf()).unwrap_or_default()
 }
 
 /// Reads a segment to its end, or until nobody wants the rest of it.

@@ -107,13 +107,12 @@ impl WriteAheadLog for BatchedLog {
                 payload: Cow::Borrowed(record.payload),
             })
             .collect();
-        let written = match self.group.try_alone(&borrowed, Need::Written) {
-            Some(written) => written?,
-            None => {
-                let owned = records.iter().map(|record| item(record, Cow::Owned(record.payload.to_vec()))).collect();
-                let deadline = self.clock.elapsed().saturating_add(options.timeout.unwrap_or(self.timeout));
-                self.group.enqueue(owned, Need::Written, Some(deadline)).map_err(|error| self.not_yet(error))?
-            }
+        let written = if let Some(written) = self.group.try_alone(&borrowed, Need::Written) {
+            written?
+        } else {
+            let owned = records.iter().map(|record| item(record, Cow::Owned(record.payload.to_vec()))).collect();
+            let deadline = self.clock.elapsed().saturating_add(options.timeout.unwrap_or(self.timeout));
+            self.group.enqueue(owned, Need::Written, Some(deadline)).map_err(|error| self.not_yet(error))?
         };
         let handle = written.placement.ok_or_else(|| Error::invalid("the log gave no handle for the batch"))?;
         Ok(vec![handle; records.len()])

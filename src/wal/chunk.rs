@@ -84,6 +84,10 @@ pub(super) struct ChunkReader {
     checks_payloads: bool,
 }
 
+fn bad(offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Bad {
+    Bad { offset, expected: expected.into(), found: found.into(), resume: None }
+}
+
 impl ChunkReader {
     pub(super) fn new(file: Arc<dyn ReadFile>, path: Arc<Path>, salt: u64, from: u64, end: u64) -> Self {
         Self { file, path, salt, end, at: from, checks_payloads: true }
@@ -132,7 +136,7 @@ impl ChunkReader {
             let rest = chunk.bytes.get(place..).unwrap_or_default();
             let Some(bytes) = rest.first_chunk::<FRAME_HEADER_BYTES>() else {
                 if is_last {
-                    chunk.stop = Some(self.short_end(offset, rest));
+                    chunk.stop = Some(Self::short_end(offset, rest));
                 }
                 return Ok(CHUNK_BYTES);
             };
@@ -143,7 +147,7 @@ impl ChunkReader {
             let whole = FRAME_HEADER_BYTES + header.body_bytes();
             if header.body_bytes() > MAX_RECORD_BYTES || whole as u64 > self.end - offset {
                 let found = format!("{} bytes of payload", header.body_bytes());
-                chunk.stop = Some(Stop::Bad(self.bad(offset, "a frame that the file has room for", found)));
+                chunk.stop = Some(Stop::Bad(bad(offset, "a frame that the file has room for", found)));
                 return Ok(CHUNK_BYTES);
             }
             let Some(body) = rest.get(FRAME_HEADER_BYTES..whole) else { return Ok(whole.max(CHUNK_BYTES)) };
@@ -151,9 +155,8 @@ impl ChunkReader {
                 let crc = crc32(body);
                 if crc != header.payload_crc {
                     let expected = format!("the payload's checksum {:08x}", header.payload_crc);
-                    let mut bad = self.bad(offset, expected, format!("{crc:08x}"));
-                    bad.resume = Some(offset + whole as u64);
-                    chunk.stop = Some(Stop::Bad(bad));
+                    let found = bad(offset, expected, format!("{crc:08x}"));
+                    chunk.stop = Some(Stop::Bad(Bad { resume: Some(offset + whole as u64), ..found }));
                     return Ok(CHUNK_BYTES);
                 }
             }
@@ -162,18 +165,14 @@ impl ChunkReader {
         }
     }
 
-    fn bad(&self, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Bad {
-        Bad { offset, expected: expected.into(), found: found.into(), resume: None }
-    }
-
-    fn short_end(&self, offset: u64, rest: &[u8]) -> Stop {
+    fn short_end(offset: u64, rest: &[u8]) -> Stop {
         if rest.is_empty() {
             return Stop::End(offset);
         }
         if rest.iter().all(|byte| *byte == 0) {
             return Stop::Zeros(offset);
         }
-        Stop::Bad(self.bad(offset, "a frame's header", format!("{} bytes at the end of the file", rest.len())))
+        Stop::Bad(bad(offset, "a frame's header", format!("{} bytes at the end of the file", rest.len())))
     }
 
     fn no_header(&self, offset: u64, bytes: &[u8]) -> Result<Stop> {
@@ -181,7 +180,7 @@ impl ChunkReader {
             return Ok(Stop::Zeros(offset));
         }
         let found = format!("{:02x?}", bytes.first_chunk::<16>().unwrap_or(&[0; 16]));
-        Ok(Stop::Bad(self.bad(offset, "a frame's header", found)))
+        Ok(Stop::Bad(bad(offset, "a frame's header", found)))
     }
 
     fn is_zero_from(&self, offset: u64) -> Result<bool> {

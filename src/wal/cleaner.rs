@@ -28,7 +28,9 @@ pub(super) fn clean(shelf: &Shelf, recycles: usize, is_over: impl Fn(&Segment) -
         && shelf.planted != Planted::CleanWithoutHorizon
     {
         if let Err(error) = announce(shelf, horizon) {
-            paths.into_iter().for_each(|path| shelf.condemn(path));
+            for path in paths {
+                shelf.condemn(path);
+            }
             return Err(error.context("the log could not announce which segments it gives up"));
         }
         paths.extend(old_horizons(shelf, horizon));

@@ -69,7 +69,7 @@ impl SegmentHeader {
         }
         let format = reader.u32("format number")?;
         if format != FORMAT {
-            return Err(unsupported(file, format!("log format {format}")));
+            return Err(unsupported(file, &format!("log format {format}")));
         }
         let (covered, crc) = (bytes.get(..SEGMENT_HEADER_BYTES - 4).unwrap_or_default(), stored_crc(bytes));
         if crc != Some(crc32(covered)) {
@@ -88,7 +88,7 @@ impl SegmentHeader {
         };
         let encryption = reader.u32("encryption")?;
         if flags & !RECYCLED != 0 || encryption != 0 {
-            return Err(unsupported(file, format!("log flags {flags:x}, encryption {encryption}")));
+            return Err(unsupported(file, &format!("log flags {flags:x}, encryption {encryption}")));
         }
         if header.first == Lsn::NONE || header.durable >= header.first {
             let found = format!("first LSN {}, durable LSN {}", header.first, header.durable);
@@ -103,7 +103,7 @@ fn stored_crc(header: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-fn unsupported(file: &Path, what: String) -> Error {
+fn unsupported(file: &Path, what: &str) -> Error {
     Error::new(ErrorKind::Unsupported, format!("{} has {what}", file.display()))
 }
 

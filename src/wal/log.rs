@@ -429,12 +429,12 @@ fn start_syncer(inner: &Arc<Inner>, interval: Duration) -> Result<JoinHandle<()>
 /// Reads a segment's bytes as recovery does, for the fuzzer: nothing may panic or grow beyond what the bytes justify.
 #[cfg(any(test, feature = "conformance"))]
 #[doc(hidden)]
-pub fn read_untrusted(disk: Arc<dyn Disk>, dir: PathBuf) -> u64 {
+pub fn read_untrusted(disk: &Arc<dyn Disk>, dir: &std::path::Path) -> u64 {
     let mut records = 0;
     for mode in [super::RecoveryMode::Strict, super::RecoveryMode::PointInTime, super::RecoveryMode::Salvage] {
         let options = LogOptions { recovery: mode, ..LogOptions::default() };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let Ok(log) = FileLog::open_on(Arc::clone(&disk), &dir, options, clock, IdSource::seeded(1)) else { continue };
+        let Ok(log) = FileLog::open_on(Arc::clone(disk), dir, options, clock, IdSource::seeded(1)) else { continue };
         let Ok(mut reader) = log.read_all() else { continue };
         while let Ok(Some(record)) = reader.next_record() {
             records += 1;

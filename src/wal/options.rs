@@ -80,7 +80,7 @@ pub struct LogOptions {
 impl Default for LogOptions {
     fn default() -> Self {
         Self {
-            rolling_interval: Duration::from_secs(60),
+            rolling_interval: Duration::from_mins(1),
             segment_bytes: 64 << 20,
             max_failures: 3,
             close_after_write: false,

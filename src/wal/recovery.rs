@@ -80,8 +80,8 @@ pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode) -> Result<Recovered> {
     }
     sweep(shelf, &found);
     end_newest(shelf, &found, &mut report)?;
-    let lost = found.problems.iter().filter(|problem| problem.verdict == Verdict::NeverDurable);
-    report.never_durable = lost.map(|problem| problem.first).collect();
+    let unsynced = found.problems.iter().filter(|problem| problem.verdict == Verdict::NeverDurable);
+    report.never_durable = unsynced.map(|problem| problem.first).collect();
     report.segments = fill(shelf, &found, mode == RecoveryMode::Salvage);
     if report.end.is_none() && report.segments > 0 {
         report.end = Some(Verdict::CleanEnd);

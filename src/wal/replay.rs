@@ -33,12 +33,12 @@ pub(super) struct Plan {
 
 impl Plan {
     /// A reader of the planned part. Opens the file.
-    pub(super) fn open(&self, shelf: &Shelf) -> Result<ChunkReader> {
-        let file = shelf.disk.open(&self.segment.path)?;
+    pub(super) fn open(&self, on: &Shelf) -> Result<ChunkReader> {
+        let file = on.disk.open(&self.segment.path)?;
         let end = self.end.min(file.len());
         let (salt, path) = (self.segment.header.salt, Arc::clone(&self.segment.path));
         let reader = ChunkReader::new(file, path, salt, self.start.1, end);
-        Ok(if shelf.planted == Planted::SkipPayloadChecksum { reader.without_payload_checks() } else { reader })
+        Ok(if on.planted == Planted::SkipPayloadChecksum { reader.without_payload_checks() } else { reader })
     }
 }
 

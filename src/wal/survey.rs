@@ -253,16 +253,15 @@ impl Survey {
                 (None, None) if missing <= self.durable => Verdict::Missing,
                 (None, _) => continue,
             };
-            let error = match &content.bad {
-                Some(bad) => bad.error(&found.path).context(format!("record {missing} of the log")),
-                None => {
-                    let end = next.map_or(self.durable, Lsn::previous);
-                    missing_records(
-                        &found.path.with_file_name(format!("log-*-{:020}", found.name.segment + 1)),
-                        missing,
-                        end,
-                    )
-                }
+            let error = if let Some(bad) = &content.bad {
+                bad.error(&found.path).context(format!("record {missing} of the log"))
+            } else {
+                let end = next.map_or(self.durable, Lsn::previous);
+                missing_records(
+                    &found.path.with_file_name(format!("log-*-{:020}", found.name.segment + 1)),
+                    missing,
+                    end,
+                )
             };
             let (segment, path) = (found.name.segment, found.path.clone());
             problems.push(Problem { segment, path, offset: content.end, first: missing, verdict, error });

@@ -102,13 +102,12 @@ impl File {
                 survivors.fate(piece - 1, length)
             };
             match (&chunk.effect, fate) {
-                (_, Fate::Lost) | (ChunkEffect::Length(_), Fate::Front(_)) => {}
                 (ChunkEffect::Length(length), Fate::Kept | Fate::Back(_)) => content.resize(*length, 0),
                 (ChunkEffect::Bytes { offset, bytes }, Fate::Kept) => overlay(&mut content, *offset, bytes),
                 (ChunkEffect::Bytes { offset, bytes }, Fate::Front(count)) if count > 0 => {
                     overlay(&mut content, *offset, bytes.get(..count).unwrap_or_default());
                 }
-                (ChunkEffect::Bytes { .. }, Fate::Front(_)) => {}
+                (_, Fate::Lost | Fate::Front(_)) => {}
                 (ChunkEffect::Bytes { offset, bytes }, Fate::Back(count)) => {
                     overlay(&mut content, offset + count, bytes.get(count..).unwrap_or_default());
                 }
