@@ -22,6 +22,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use alluvium::{Clock, SystemClock};
+
 use crate::report::{Must, Report, median};
 
 /// Why it ends early.
@@ -109,12 +111,24 @@ fn measure(args: &Args) -> Result<(), Failure> {
     report.finish()
 }
 
+/// One turn of a contender, in a folder of its own.
+pub(crate) type Turn<'a> = dyn FnMut(&Path) -> Result<f64, Failure> + 'a;
+
+/// Time since it was made.
+pub(crate) struct Stopwatch(SystemClock);
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self(SystemClock::new())
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+}
+
 /// Turns that alternate, each on a fresh place below `dir`: for every contender its figures.
-pub(crate) fn alternate(
-    args: &Args,
-    dir: &Path,
-    contenders: &mut [&mut dyn FnMut(&Path) -> Result<f64, Failure>],
-) -> Result<Vec<Vec<f64>>, Failure> {
+pub(crate) fn alternate(args: &Args, dir: &Path, contenders: &mut [&mut Turn<'_>]) -> Result<Vec<Vec<f64>>, Failure> {
     let mut figures = vec![Vec::new(); contenders.len()];
     for pair in 0..args.pairs {
         let mut order: Vec<usize> = (0..contenders.len()).collect();

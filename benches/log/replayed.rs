@@ -4,12 +4,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
 use alluvium::wal::{Durability, FileLog, LogOptions, NewRecord, RecordHandle, WriteAheadLog};
 
 use crate::report::{Report, median};
-use crate::{Args, Failure, alternate, float, ratio};
+use crate::{Args, Failure, Stopwatch, alternate, float, ratio};
 
 pub(crate) fn replay(args: &Args, dir: &Path, report: &mut Report) -> Result<(), Failure> {
     for (bytes, least) in [(64 << 10, 0.6), (1024, 0.25)] {
@@ -55,11 +54,11 @@ pub(crate) fn handles(args: &Args, dir: &Path, report: &mut Report) -> Result<()
             args,
             dir,
             &mut [&mut |_| pread(&file, &handles, bytes, rounds), &mut |_| {
-                let start = Instant::now();
+                let start = Stopwatch::start();
                 for place in scattered(rounds, handles.len()) {
                     std::hint::black_box(log.read(handles.get(place).ok_or("no handle")?)?);
                 }
-                Ok(float(rounds) / start.elapsed().as_secs_f64())
+                Ok(float(rounds) / start.seconds())
             }],
         )?;
         let [pread, log_reads] = figures.as_slice() else { return Err("two contenders".into()) };
@@ -79,14 +78,14 @@ fn scattered(rounds: usize, count: usize) -> impl Iterator<Item = usize> {
 }
 
 fn pread(file: &File, handles: &[RecordHandle], bytes: usize, rounds: usize) -> Result<f64, Failure> {
-    let start = Instant::now();
+    let start = Stopwatch::start();
     for place in scattered(rounds, handles.len()) {
         let handle = handles.get(place).ok_or("no handle")?;
         let mut buffer = vec![0; bytes];
         file.read_exact_at(&mut buffer, handle.offset + 32)?;
         std::hint::black_box(buffer);
     }
-    Ok(float(rounds) / start.elapsed().as_secs_f64())
+    Ok(float(rounds) / start.seconds())
 }
 
 fn fill(place: &Path, bytes: usize, count: usize, segment_bytes: u64) -> Result<Vec<RecordHandle>, Failure> {
@@ -117,23 +116,23 @@ fn segment(place: &Path) -> Result<std::path::PathBuf, Failure> {
 
 /// Seconds of `cat segment > /dev/null`.
 fn cat(segment: &Path) -> Result<f64, Failure> {
-    let start = Instant::now();
+    let start = Stopwatch::start();
     let status = Command::new("cat")
         .arg(segment)
         .stdout(Stdio::from(File::options().write(true).open("/dev/null")?))
         .status()?;
-    if status.success() { Ok(start.elapsed().as_secs_f64()) } else { Err("cat failed".into()) }
+    if status.success() { Ok(start.seconds()) } else { Err("cat failed".into()) }
 }
 
 fn read_all(place: &Path, read_threads: usize) -> Result<f64, Failure> {
     let log = FileLog::open(place, LogOptions { read_threads, ..LogOptions::default() })?;
-    let start = Instant::now();
+    let start = Stopwatch::start();
     let mut records = log.read_all()?;
     let mut bytes = 0;
     while let Some(record) = records.next_record()? {
         bytes += record.payload.len();
     }
-    let seconds = start.elapsed().as_secs_f64();
+    let seconds = start.seconds();
     std::hint::black_box(bytes);
     Ok(seconds)
 }

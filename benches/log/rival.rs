@@ -61,16 +61,16 @@ fn rocksdb(dir: &Path, bytes: usize, syncs: usize, writers: usize) -> Result<f64
     let payload = vec![7; bytes];
     let write = |writer: usize| db.put_opt((writer as u64).to_le_bytes(), &payload, &options);
     write(0)?;
-    let start = std::time::Instant::now();
+    let start = crate::Stopwatch::start();
     std::thread::scope(|scope| {
         let write = &write;
         let threads: Vec<_> =
             (0..writers).map(|writer| scope.spawn(move || (0..syncs).try_for_each(|_| write(writer)))).collect();
         threads.into_iter().try_for_each(|thread| {
-            thread.join().map_err(|_| Failure::from("a writer panicked"))?.map_err(Failure::from)
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(Failure::from)
         })
     })?;
-    Ok(crate::float(syncs * writers) / start.elapsed().as_secs_f64())
+    Ok(crate::float(syncs * writers) / start.seconds())
 }
 
 #[cfg(not(feature = "rocksdb"))]

@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
 
 use alluvium::wal::{FileLog, LogOptions, WriteAheadLog};
 
 use crate::report::{Report, median};
-use crate::{Args, Failure, alternate, float, ratio, rival};
+use crate::{Args, Failure, Stopwatch, Turn, alternate, float, ratio, rival};
 
 const WRITERS: usize = 64;
 
@@ -45,12 +44,12 @@ pub(crate) fn many_writers(args: &Args, dir: &Path, report: &mut Report) -> Resu
     let syncs = args.syncs;
     let mut single = |dir: &Path| logged(dir, 1024, syncs, 1, &options);
     let mut many = |dir: &Path| logged(dir, 1024, syncs, WRITERS, &options);
-    let mut rival_runs: Vec<Box<dyn FnMut(&Path) -> Result<f64, Failure>>> = Vec::new();
+    let mut rival_runs: Vec<Box<Turn<'_>>> = Vec::new();
     for rival in &rivals {
         rival_runs.push(Box::new(move |dir| rival.run(dir, 1024, syncs, WRITERS)));
     }
-    let mut contenders: Vec<&mut dyn FnMut(&Path) -> Result<f64, Failure>> = vec![&mut single, &mut many];
-    contenders.extend(rival_runs.iter_mut().map(|run| run.as_mut() as &mut dyn FnMut(&Path) -> Result<f64, Failure>));
+    let mut contenders: Vec<&mut Turn<'_>> = vec![&mut single, &mut many];
+    contenders.extend(rival_runs.iter_mut().map(|run| run.as_mut() as &mut Turn<'_>));
     let figures = alternate(args, dir, &mut contenders)?;
     let [single, many, others @ ..] = figures.as_slice() else { return Err("two contenders".into()) };
     let case = |what: &str| format!("{WRITERS} writers, 1024 B, synced, {what}");
@@ -74,12 +73,12 @@ fn bare(dir: &Path, bytes: usize, syncs: usize, room: u64) -> Result<f64, Failur
     let payload = vec![7; bytes];
     file.write_all(&payload)?;
     file.sync_all()?;
-    let start = Instant::now();
+    let start = Stopwatch::start();
     for _ in 0..syncs {
         file.write_all(&payload)?;
         file.sync_data()?;
     }
-    Ok(float(syncs) / start.elapsed().as_secs_f64())
+    Ok(float(syncs) / start.seconds())
 }
 
 /// Records a second of a log; every writer writes `syncs` of them.
@@ -87,7 +86,7 @@ fn logged(dir: &Path, bytes: usize, syncs: usize, writers: usize, options: &LogO
     let log = FileLog::open(dir.join("log"), options.clone())?;
     let payload = vec![7; bytes];
     log.write(&payload, 1)?;
-    let start = Instant::now();
+    let start = Stopwatch::start();
     if writers == 1 {
         for _ in 0..syncs {
             log.write(&payload, 1)?;
@@ -98,11 +97,11 @@ fn logged(dir: &Path, bytes: usize, syncs: usize, writers: usize, options: &LogO
                 .map(|_| scope.spawn(|| (0..syncs).try_for_each(|_| log.write(&payload, 1).map(|_| ()))))
                 .collect();
             threads.into_iter().try_for_each(|thread| {
-                thread.join().map_err(|_| Failure::from("a writer panicked"))?.map_err(Failure::from)
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(Failure::from)
             })
         })?;
     }
-    let seconds = start.elapsed().as_secs_f64();
+    let seconds = start.seconds();
     log.close()?;
     Ok(float(syncs * writers) / seconds)
 }

@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
 
 use alluvium::wal::{Durability, FileLog, LogOptions, NewRecord, WriteAheadLog};
 
 use crate::report::{Report, median};
-use crate::{Args, Failure, alternate, float, ratio};
+use crate::{Args, Failure, Stopwatch, alternate, float, ratio};
 
 /// What one core has to take in.
 const SMALL_PER_SECOND: f64 = 1e6;
@@ -58,18 +57,18 @@ pub(crate) fn appends(args: &Args, dir: &Path, report: &mut Report) -> Result<()
 fn plain(dir: &Path, bytes: usize, count: usize) -> Result<f64, Failure> {
     let mut file = File::options().create_new(true).write(true).open(dir.join("plain"))?;
     let payload = vec![7; bytes];
-    let start = Instant::now();
+    let start = Stopwatch::start();
     for _ in 0..count {
         file.write_all(&payload)?;
     }
-    Ok(float(count) / start.elapsed().as_secs_f64())
+    Ok(float(count) / start.seconds())
 }
 
 fn logged(dir: &Path, bytes: usize, count: usize, options: &LogOptions, batch: usize) -> Result<f64, Failure> {
     let log = FileLog::open(dir.join("log"), options.clone())?;
     let payload = vec![7; bytes];
     log.write(&payload, 1)?;
-    let start = Instant::now();
+    let start = Stopwatch::start();
     if batch == 1 {
         for _ in 0..count {
             log.write(&payload, 1)?;
@@ -80,5 +79,5 @@ fn logged(dir: &Path, bytes: usize, count: usize, options: &LogOptions, batch: u
             log.write_batch(&records)?;
         }
     }
-    Ok(float(count) / start.elapsed().as_secs_f64())
+    Ok(float(count) / start.seconds())
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::primitives::{Condvar, Mutex, MutexGuard, Thread, current, park, park_timeout};
 use super::record::Lsn;
+use super::ticket::{Cause, Outcome, Ticket};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -107,6 +108,8 @@ struct State<S: Sink> {
     /// Why nothing is written any more.
     stopped: Option<Cause>,
     closed: bool,
+    /// Threads that wait for the end of a batch, whose it may be.
+    watching: usize,
     pace: Pace,
 }
 
@@ -123,23 +126,6 @@ struct Pace {
     sync_time: Duration,
 }
 
-/// An error that any number of writers get.
-#[derive(Clone)]
-struct Cause {
-    kind: ErrorKind,
-    text: String,
-}
-
-impl Cause {
-    fn of(error: &Error) -> Self {
-        Self { kind: error.kind().clone(), text: error.to_string() }
-    }
-
-    fn error(&self) -> Error {
-        Error::new(self.kind.clone(), format!("the log could not write: {}", self.text))
-    }
-}
-
 struct Batch<S: Sink> {
     first: Lsn,
     records: Vec<S::Record<'static>>,
@@ -150,48 +136,6 @@ struct Batch<S: Sink> {
     ticket: Arc<Ticket<S::Placement>>,
     /// In the order in which they came; each knows its place.
     waiters: Vec<(Thread, Need)>,
-}
-
-/// What the writers of a batch look at.
-struct Ticket<P> {
-    state: Mutex<TicketState<P>>,
-}
-
-struct TicketState<P> {
-    outcome: Outcome<P>,
-    /// The place of the waiter that shall lead.
-    leader: Option<usize>,
-    /// The places of those whose deadline came.
-    gone: Vec<usize>,
-}
-
-enum Outcome<P> {
-    Waiting,
-    Written(P),
-    Done(P),
-    Failed(Cause),
-}
-
-impl<P> Ticket<P> {
-    fn new() -> Self {
-        Self { state: Mutex::new(TicketState { outcome: Outcome::Waiting, leader: None, gone: Vec::new() }) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, TicketState<P>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<P: Clone> TicketState<P> {
-    /// The answer for a waiter, if there is one.
-    fn answer(&self, need: Need) -> Option<Result<P>> {
-        match &self.outcome {
-            Outcome::Done(placement) => Some(Ok(placement.clone())),
-            Outcome::Written(placement) if need == Need::Written => Some(Ok(placement.clone())),
-            Outcome::Failed(cause) => Some(Err(cause.error())),
-            Outcome::Waiting | Outcome::Written(_) => None,
-        }
-    }
 }
 
 /// Which step of a batch failed.
@@ -212,6 +156,7 @@ impl<S: Sink> Group<S> {
             durable: done,
             stopped: None,
             closed: false,
+            watching: 0,
             pace: Pace::default(),
         };
         Self { state: Mutex::new(state), changed: Condvar::new(), clock, longest_gather }
@@ -297,8 +242,10 @@ impl<S: Sink> Group<S> {
 
     /// Waits until a batch ends, but no longer than `most`.
     pub(super) fn wait_for_change(&self, most: Duration) {
-        let state = self.lock();
-        drop(self.changed.wait_timeout(state, most));
+        let mut state = self.lock();
+        state.watching += 1;
+        let (mut state, _) = self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner);
+        state.watching -= 1;
     }
 
     /// Refuses later writes, waits for those in the queue, and ends the sink. Again: does nothing.
@@ -308,9 +255,11 @@ impl<S: Sink> Group<S> {
             return Ok(());
         }
         state.closed = true;
+        state.watching += 1;
         while state.sink.is_none() || !state.queue.is_empty() {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state.watching -= 1;
         let Some(mut sink) = state.sink.take() else { return Ok(()) };
         drop(state);
         let ended = end(&mut sink);
@@ -497,13 +446,19 @@ impl<S: Sink> Group<S> {
         state.pace.expected = writers + state.waiting();
         state.sink = Some(sink);
         let orphans = state.appoint();
-        self.changed.notify_all();
+        // It is a system call even if nobody waits, as much as a whole unsynced write costs.
+        if state.watching > 0 {
+            self.changed.notify_all();
+        }
         let after = if orphans {
             After::Orphans(state)
         } else {
             drop(state);
             After::Done
         };
+        if told.is_empty() {
+            return (after, answer);
+        }
         let me = current().id();
         told.iter().filter(|(thread, _)| thread.id() != me).for_each(|(thread, _)| thread.unpark());
         (after, answer)

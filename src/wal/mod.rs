@@ -48,6 +48,7 @@ mod schedules;
 mod segment;
 mod sink;
 mod survey;
+mod ticket;
 mod verdict;
 mod watermark;
 

@@ -5,5 +5,8 @@
 mod group;
 mod primitives;
 mod tests;
+#[allow(dead_code, clippy::duplicate_mod, reason = "as above")]
+#[path = "../ticket.rs"]
+mod ticket;
 
 use super::record;

@@ -127,7 +127,9 @@ fn writers_are_acknowledged_after_their_sync_in_the_order_of_their_lsns() {
                 })
             })
             .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        for thread in threads {
+            thread.join().unwrap();
+        }
         writer.0.close(|_| Ok(())).unwrap();
         let file = writer.1.lock().unwrap();
         in_order(&file);

@@ -39,7 +39,7 @@ fn run(sim: &SimDisk, options: &LogOptions, planted: Planted, told: &mut Told) -
         let record = [NewRecord::new(&payload, number as u64)];
         let how = if number % 5 == 3 { unsynced } else { WriteOptions::default() };
         let handle = log.write_with(&record, &how)?;
-        assert_eq!(handle[0].lsn.0 as usize, told.attempted.len());
+        assert_eq!(handle[0].lsn.0, told.attempted.len() as u64);
         if number % 5 != 3 {
             told.acknowledged = handle[0].lsn.0;
         }
@@ -102,9 +102,9 @@ fn crash_everywhere(options: &LogOptions, planted: Planted, seeds: u64, depth2: 
         for after in [false, true] {
             let sim = SimDisk::new(operation);
             if after {
-                sim.crash_after(operation)
+                sim.crash_after(operation);
             } else {
-                sim.crash_at(operation)
+                sim.crash_at(operation);
             }
             let mut told = Told::default();
             let outcome = run(&sim, options, planted, &mut told);

@@ -1,13 +1,13 @@
 //! The behaviours of `docs/log-behaviours.md`, by number.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use alluvium::fs::SimDisk;
 use alluvium::wal::{
-    BatchedLog, Cleaned, FileLog, LogOptions, LogRegistry, LogRole, LogSettings, Lsn, NewRecord, RecordHandle,
+    BatchedLog, Cleaned, FileLog, LogId, LogOptions, LogRegistry, LogRole, LogSettings, Lsn, NewRecord, RecordHandle,
     RecordKind, Records, RecoveryMode, Wait, WriteAheadLog, WriteOptions,
 };
 use alluvium::{Bytes, Error, ErrorKind, Result};
@@ -101,7 +101,9 @@ fn b10_b11_cleaning_leaves_fewer_files() {
     for wait in [Wait::ForIt, Wait::No] {
         let sim = SimDisk::new(1);
         let log = open(&sim, &small()).unwrap();
-        (0..200).for_each(|time| drop(log.write(b"0123456789", time).unwrap()));
+        for time in 0..200 {
+            log.write(b"0123456789", time).unwrap();
+        }
         let before = segments(&sim).len();
         log.clean(100, wait).unwrap();
         // Closing waits for what runs in the background.
@@ -115,7 +117,9 @@ fn b12_segments_that_were_cut_are_an_error_and_salvage_says_what_is_missing() {
     let sim = SimDisk::new(1);
     let options = LogOptions { rolling_interval: Duration::from_millis(5), ..small() };
     let log = open(&sim, &options).unwrap();
-    (0..40).for_each(|time| drop(log.write(time.to_string().as_bytes(), time).unwrap()));
+    for time in 0..40 {
+        log.write(time.to_string().as_bytes(), time).unwrap();
+    }
     log.close().unwrap();
     let paths = segments(&sim);
     let half = paths.len() / 2;
@@ -141,7 +145,9 @@ fn b15_b16_reading_goes_on_after_the_close() {
     for close_after_write in [false, true] {
         let sim = SimDisk::new(1);
         let log = open(&sim, &LogOptions { close_after_write, read_threads: 2, ..small() }).unwrap();
-        (0..50).for_each(|time| drop(log.write(b"x", time).unwrap()));
+        for time in 0..50 {
+            log.write(b"x", time).unwrap();
+        }
         let mut records = log.read_all().unwrap();
         log.close().unwrap();
         assert_eq!(drain(records.as_mut()).unwrap().len(), 50);
@@ -152,7 +158,9 @@ fn b15_b16_reading_goes_on_after_the_close() {
 fn b17_reading_with_threads_is_in_order_and_may_end_early() {
     let sim = SimDisk::new(1);
     let log = open(&sim, &LogOptions { close_after_write: true, read_threads: 8, ..small() }).unwrap();
-    (0..300_u64).for_each(|time| drop(log.write(&time.to_le_bytes(), time).unwrap()));
+    for time in 0..300_u64 {
+        log.write(&time.to_le_bytes(), time).unwrap();
+    }
     let found = read_all(&log).unwrap();
     assert!(found.len() == 300 && found.iter().zip(0..).all(|(read, time)| read.time_ms == time));
     let mut some = log.read_all().unwrap();
@@ -163,7 +171,9 @@ fn b17_reading_with_threads_is_in_order_and_may_end_early() {
 fn b18_close_after_write_makes_a_file_a_write() {
     let sim = SimDisk::new(1);
     let log = open(&sim, &LogOptions { close_after_write: true, ..small() }).unwrap();
-    (0..3).for_each(|number| drop(log.write(format!("{number}").as_bytes(), 1).unwrap()));
+    for number in 0..3 {
+        log.write(format!("{number}").as_bytes(), 1).unwrap();
+    }
     assert_eq!((segments(&sim).len(), payloads(&log)), (3, vec!["0".into(), "1".into(), "2".into()]));
 }
 
@@ -202,7 +212,9 @@ fn b19_to_b25_records_are_read_at_once_in_any_order_and_the_end_is_the_end() {
 fn b24_a_deleted_segment_is_missed() {
     let sim = SimDisk::new(1);
     let log = open(&sim, &small()).unwrap();
-    (0..200).for_each(|time| drop(log.write(b"0123456789", time).unwrap()));
+    for time in 0..200 {
+        log.write(b"0123456789", time).unwrap();
+    }
     drop(log);
     let disk: &dyn alluvium::fs::Disk = &sim;
     disk.remove(&segments(&sim)[1]).unwrap();
@@ -235,7 +247,7 @@ impl WriteAheadLog for Mock {
         for record in records {
             written.push((record.payload.to_vec(), record.time_ms, record.kind));
             let lsn = Lsn(written.len() as u64);
-            handles.push(RecordHandle { log: Default::default(), segment: 1, offset: 0, length: 0, crc: 0, lsn });
+            handles.push(RecordHandle { log: LogId::default(), segment: 1, offset: 0, length: 0, crc: 0, lsn });
         }
         Ok(handles)
     }
@@ -367,5 +379,4 @@ fn handles_are_kept_anywhere() {
         bincode::serde::decode_from_slice(&bytes, bincode::config::standard()).unwrap();
     let log: FileLog = open(&sim, &small()).unwrap();
     assert_eq!(log.read(&again).unwrap(), *b"kept");
-    drop(PathBuf::new());
 }

@@ -89,7 +89,7 @@ fn run(steps: &[Step], options: &LogOptions, seed: u64) -> Result<(), String> {
         match step {
             Step::Write { lengths, time_ms, durability } => {
                 let payloads: Vec<Vec<u8>> =
-                    lengths.iter().map(|length| vec![b'a' + (length % 26) as u8; *length]).collect();
+                    lengths.iter().map(|length| vec![b'a' + u8::try_from(length % 26).unwrap(); *length]).collect();
                 let records: Vec<NewRecord<'_>> =
                     payloads.iter().map(|payload| NewRecord::new(payload, *time_ms)).collect();
                 let how = WriteOptions { durability: Some(*durability), ..WriteOptions::default() };

@@ -60,7 +60,7 @@ fn race(syncs: usize, writers: usize, write: impl Fn(usize) -> Result<(), Failur
         let write = &write;
         let threads: Vec<_> =
             (0..writers).map(|writer| scope.spawn(move || (0..syncs).try_for_each(|_| write(writer)))).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| Failure::from("a writer panicked"))?)
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
     Ok((syncs * writers) as f64 / start.elapsed().as_secs_f64())
 }
