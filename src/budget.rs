@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -286,37 +286,27 @@ impl Lease {
         let inner = Arc::clone(&self.inner);
         inner.waits.fetch_add(1, Ordering::Relaxed);
         inner.waiting.fetch_add(1, Ordering::SeqCst);
-        let outcome = self.wait_and_resize(bytes, Instant::now().checked_add(timeout));
+        let is_taken = self.wait_for(bytes - self.bytes, timeout);
         inner.waiting.fetch_sub(1, Ordering::SeqCst);
-        if !outcome {
+        if !is_taken {
             inner.refusals.fetch_add(1, Ordering::Relaxed);
             return Err(inner.refusal(bytes - self.bytes));
         }
+        self.bytes = bytes;
         Ok(())
     }
 
-    fn wait_and_resize(&mut self, bytes: u64, deadline: Option<Instant>) -> bool {
-        let inner = Arc::clone(&self.inner);
-        let mut turn = inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if self.try_resize_quietly(bytes) {
-                return true;
-            }
-            let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
-            let (never, cannot) = (bytes > inner.limit_bytes, !inner.ask_largest(self.number, 0));
-            if never || cannot || left.is_zero() {
-                return false;
-            }
-            turn = inner.freed.wait_timeout(turn, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Growing never signals, so this may run under `turn`.
-    fn try_resize_quietly(&mut self, bytes: u64) -> bool {
-        debug_assert!(bytes >= self.bytes);
-        let taken = self.take(bytes - self.bytes);
-        self.bytes = if taken { bytes } else { self.bytes };
-        taken
+    fn wait_for(&self, more: u64, timeout: Duration) -> bool {
+        let inner = &self.inner;
+        let mut is_taken = false;
+        let mut goes_on_waiting = |(): &mut ()| {
+            is_taken = self.take(more); // which never signals, so it may run under `turn`
+            let is_possible = more <= inner.limit_bytes - self.bytes;
+            !is_taken && is_possible && inner.ask_largest(self.number, 0)
+        };
+        let turn = inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(inner.freed.wait_timeout_while(turn, timeout, &mut goes_on_waiting));
+        is_taken
     }
 
     /// Whether somebody waits for bytes and this lease is the largest. The holder should give back what it can, and calls
@@ -380,7 +370,7 @@ impl Drop for Lease {
 mod tests {
     use super::*;
 
-    const WAIT: Duration = Duration::from_secs(60);
+    const WAIT: Duration = Duration::from_mins(1);
 
     fn row(kind: &'static str, bytes: u64) -> MemoryHolder {
         MemoryHolder { kind, store: None, bytes }

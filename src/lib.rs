@@ -28,6 +28,8 @@ mod overlay;
 
 pub mod store;
 
+pub mod maintenance;
+
 pub use backend::{Backend, BackendOptions};
 pub use bytes::Bytes;
 pub use checkpoint::{Checkpoint, LocalCheckpoint};
@@ -37,9 +39,10 @@ pub use entry::{
     StateStoreId,
 };
 pub use error::{Advice, Error, ErrorKind, Result};
+pub use maintenance::{Maintenance, MaintenanceOptions};
 pub use run::{Access, PageCodec};
 pub use store::{
     Entry, MemoryProvider, ReadStore, Residency, Retired, RocksDbProvider, Scan, StateStoreProvider, StoreOptions,
-    Transaction, Verified, VersionInfo, View, WriteStore,
+    Transaction, Upkeep, UpkeepState, Verified, VersionInfo, View, WriteStore,
 };
 pub use version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, VersionId};

@@ -20,9 +20,9 @@ use rocksdb::{
     ReadOptions, WaitForCompactOptions, WriteBatch, WriteBufferManager, WriteOptions,
 };
 
-use crate::Failure;
 use crate::contender::{Contender, Each};
-use crate::workload::{BATCH_KEYS, Key, Workload, key, updates, value};
+use crate::measure::Failure;
+use crate::measure::workload::{BATCH_KEYS, Key, Workload, key, updates, value};
 
 /// RocksDB with a synced log.
 pub(crate) struct ByHand {

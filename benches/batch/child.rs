@@ -3,18 +3,19 @@
 //!
 //! The parent writes one command a line, the child answers each with one line of numbers, or `failed: why`.
 
+use std::env;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
-use std::{env, fs};
 
 use alluvium::SystemClock;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::Failure;
 use crate::contender::{Contender, Turn, nanos, turn};
-use crate::workload::{Workload, key, updates};
+use crate::measure::Failure;
+use crate::measure::kernel::{held, written_bytes};
+use crate::measure::workload::{Workload, key, updates};
 
 /// What the parent can ask for.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +101,7 @@ fn obey(
         Order::Turn { first, count } => {
             let turn = turn(contender, workload, first, count, clock)?;
             // After the batches of a turn every buffer is as full as it gets.
-            *peak_bytes = proc_number("/proc/self/status", "RssAnon:").saturating_mul(1024).max(*peak_bytes);
+            *peak_bytes = held().anonymous_bytes.max(*peak_bytes);
             Ok(vec![nanos(turn.wall), nanos(turn.commit_p50), nanos(turn.commit_p99)])
         }
         Order::Check { updates } => check(contender, workload, updates).map(|()| Vec::new()),
@@ -126,17 +127,6 @@ fn check(contender: &mut dyn Contender, workload: &Workload, expected: u64) -> R
         return Ok(());
     }
     Err(format!("found {keys} keys with {total} updates, expected {} with {expected}", workload.keys).into())
-}
-
-/// What the kernel counts as sent to the storage layer by this process.
-fn written_bytes() -> u64 {
-    proc_number("/proc/self/io", "write_bytes:")
-}
-
-fn proc_number(file: &str, name: &str) -> u64 {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 /// The parent's side. Stopped except while it has an order to obey.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use alluvium::{Clock, SystemClock};
 use hdrhistogram::Histogram;
 
-use crate::Failure;
-use crate::workload::{Key, Workload};
+use crate::measure::Failure;
+use crate::measure::workload::{Key, Workload};
 
 /// What is done with a key and its value.
 pub(crate) type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Failure> + 'a;

@@ -13,11 +13,10 @@
 mod by_hand;
 mod child;
 mod contender;
-mod report;
+#[path = "../../examples/measure/mod.rs"]
+mod measure;
 mod stored;
-mod workload;
 
-use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,12 +27,10 @@ use alluvium::Residency;
 use crate::by_hand::ByHand;
 use crate::child::{Order, Rider, serve};
 use crate::contender::{Contender, Turn};
-use crate::report::{Must, Report, median};
+use crate::measure::report::{Must, Report, median};
+use crate::measure::workload::{BATCH_KEYS, KEY_BYTES, VALUE_BYTES, Workload};
+use crate::measure::{Failure, float, mebibytes};
 use crate::stored::Stored;
-use crate::workload::{BATCH_KEYS, KEY_BYTES, VALUE_BYTES, Workload};
-
-/// Why it ends early.
-pub(crate) type Failure = Box<dyn Error>;
 
 /// The order in which they take their turns; the other way round in every second pair.
 const CONTENDERS: [&str; 3] = [BY_HAND, MAPPED, RESIDENT];
@@ -133,7 +130,7 @@ fn ride(name: &str, args: &Args) -> Result<(), Failure> {
 
 /// In the parent: one race for each number of keys.
 fn race(args: &Args) -> Result<(), Failure> {
-    let mut report = Report::new("batch");
+    let mut report = Report::of("batch");
     for keys in &args.keys {
         fs::create_dir_all(&args.dir)?;
         let dir = tempfile::tempdir_in(&args.dir)?;
@@ -188,12 +185,6 @@ fn batch_keys(workload: &Workload) -> u64 {
     workload.keys.min(BATCH_KEYS as u64)
 }
 
-/// Only for people and ratios: what is lost beyond 2^53 doesn't show.
-#[expect(clippy::cast_precision_loss, reason = "figures are rounded to a few digits")]
-fn float(count: u64) -> f64 {
-    count as f64
-}
-
 /// Gets and puts per second in a turn.
 fn operations(args: &Args, workload: &Workload, turn: &Turn) -> f64 {
     float(2 * args.batches * batch_keys(workload)) / turn.wall.as_secs_f64()
@@ -231,7 +222,7 @@ fn own_figures(
     let changed_bytes = updates * (KEY_BYTES + VALUE_BYTES) as u64;
     let ratio = float(*written_bytes) / float(changed_bytes.max(1));
     report.figure(&case("written per changed byte"), ratio, "bytes/byte", None)?;
-    report.figure(&case("anonymous memory"), float(*peak_bytes) / f64::from(1 << 20), "MiB", None)
+    report.figure(&case("anonymous memory"), mebibytes(*peak_bytes), "MiB", None)
 }
 
 /// Each residency against by hand: the median of the ratios within each pair.

@@ -9,9 +9,9 @@ use alluvium::{
     StateStoreProvider, StoreOptions, SystemClock, Version, WriteStore,
 };
 
-use crate::Failure;
 use crate::contender::{Contender, Each};
-use crate::workload::{BATCH_KEYS, Key, Workload, key, updates, value};
+use crate::measure::Failure;
+use crate::measure::workload::{BATCH_KEYS, Key, Workload, key, updates, value};
 
 /// Keys of one commit while loading: few commits, so that loading is not what takes the time.
 const LOAD_KEYS: usize = 10 * BATCH_KEYS;

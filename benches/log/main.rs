@@ -11,7 +11,8 @@
 //! One JSON line a figure on standard output, a table on standard error; the exit code is 1 if a requirement is missed.
 
 mod replayed;
-#[path = "../batch/report.rs"]
+#[allow(dead_code, reason = "each bench uses its own part of it")]
+#[path = "../../examples/measure/report.rs"]
 mod report;
 mod rival;
 mod synced;
@@ -93,7 +94,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args) -> Result<(), Failure> {
-    let mut report = Report::new("log");
+    let mut report = Report::of("log");
     fs::create_dir_all(&args.dir)?;
     let dir = tempfile::tempdir_in(&args.dir)?;
     let dir = dir.path();

@@ -13,6 +13,8 @@ mod cost;
 mod crash;
 mod input;
 mod job;
+#[path = "../measure/mod.rs"]
+mod measure;
 mod oracle;
 mod report;
 mod stored;
@@ -30,9 +32,11 @@ use alluvium::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::{Args, HELP};
-use crate::cost::{Meter, anonymous_bytes};
+use crate::cost::Cost;
 use crate::crash::Bomb;
 use crate::input::Input;
+use crate::measure::kernel::held;
+use crate::measure::meter::Meter;
 use crate::report::Report;
 use crate::stored::{Batch, Position};
 
@@ -86,7 +90,7 @@ fn print(text: &str) -> Result<(), Failure> {
 }
 
 fn run(args: &Args) -> Result<(), Failure> {
-    let meter = Meter::start()?;
+    let meter = Meter::start().map_err(|e| Failure::new(format!("could not start a thread: {e}")))?;
     let clock = SystemClock::new();
     let input = Input::open(&args.input, &args.work.join("input"))?;
     let provider = open(args)?;
@@ -160,14 +164,14 @@ fn stream(
             position.rows += 1;
         }
         // The process's own counters include what it read in; the clock starts with the first batch.
-        position.cost = earlier.with(meter.cost(clock.elapsed().saturating_sub(began)));
+        position.cost = earlier.with(Cost::of_this_process(meter, clock.elapsed().saturating_sub(began)));
         version = batch.commit(&position)?;
         batches += 1;
         if args.snapshot_every > 0 && version.0 % args.snapshot_every == 0 {
             provider.snapshot()?;
         }
         bar.set_position(position.rows);
-        bar.set_message(format!("version {version}, {} MiB", anonymous_bytes() >> 20));
+        bar.set_message(format!("version {version}, {} MiB", held().anonymous_bytes >> 20));
         last_batch = clock.elapsed().saturating_sub(batch_began);
     }
     bar.finish();

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+#[cfg(feature = "metrics")]
+use std::sync::MutexGuard;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +36,8 @@ pub struct Backend {
 struct Inner {
     /// Goes first, so that no job is running when the engine closes.
     worker: Worker,
+    /// Long work on files, so that no commit waits behind it.
+    upkeep: Worker,
     engine: Arc<dyn Engine>,
     options: BackendOptions,
     budget: Budget,
@@ -41,6 +45,9 @@ struct Inner {
     fixed: Vec<Lease>,
     /// Where transactions spill to.
     scratch: Option<ScratchDir>,
+    /// The rows of the table of holders that have a gauge. Nothing is called under it.
+    #[cfg(feature = "metrics")]
+    published: Mutex<Vec<Row>>,
     /// Held for its lock where the index itself does not.
     _work_dir: Option<WorkDir>,
     /// The generations that are in use in this process, and how often. Nothing is called under it.
@@ -87,6 +94,10 @@ pub(crate) struct Places {
     pub(crate) scratch: Option<ScratchDir>,
     pub(super) work_dir: Option<WorkDir>,
 }
+
+/// Kind and owner of a row of the table of holders.
+#[cfg(feature = "metrics")]
+type Row = (&'static str, Option<Arc<str>>);
 
 /// Says that a store is open, until it is dropped.
 pub(crate) struct Admission {
@@ -151,7 +162,21 @@ impl Backend {
         let fixed = fixed.into_iter().filter_map(|(bytes, kind)| budget.lease(bytes, kind).ok()).collect(); // two
         let (in_use, admitted) = (Mutex::default(), Mutex::default());
         let Places { scratch, work_dir } = places;
-        let inner = Inner { worker, engine, options, budget, fixed, scratch, _work_dir: work_dir, in_use, admitted };
+        let upkeep = worker.beside("alluvium-upkeep");
+        let inner = Inner {
+            worker,
+            upkeep,
+            engine,
+            options,
+            budget,
+            fixed,
+            scratch,
+            #[cfg(feature = "metrics")]
+            published: Mutex::default(),
+            _work_dir: work_dir,
+            in_use,
+            admitted,
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -196,6 +221,11 @@ impl Backend {
     /// `DiskFull` or `Engine`; what is durable in the checkpoint is safe.
     pub fn flush(&self) -> Result<()> {
         self.inner.engine.flush()
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(super) fn published(&self) -> MutexGuard<'_, Vec<Row>> {
+        self.inner.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The options it was opened with.
@@ -269,6 +299,11 @@ impl Backend {
     /// The backend's background thread. A job that holds a `Backend` must be short or rare: it keeps the index open.
     pub(crate) fn worker(&self) -> &Worker {
         &self.inner.worker
+    }
+
+    /// The thread that does the maintenance of all stores. Its jobs may take minutes.
+    pub(crate) fn upkeep(&self) -> &Worker {
+        &self.inner.upkeep
     }
 
     /// Frees the disk of dropped generations behind the callers' backs.

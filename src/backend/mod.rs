@@ -28,6 +28,8 @@ mod filter;
 mod generation;
 mod handle;
 mod memory;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod options;
 #[cfg(feature = "rocksdb")]
 mod rocks;
@@ -50,3 +52,4 @@ pub use options::{BackendCompression, BackendOptions, MIN_MEMORY_LIMIT_BYTES};
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
 pub use simulated::{IndexImage, SimIndex};
+pub(crate) use worker::JobUrgency;

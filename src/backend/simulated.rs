@@ -66,6 +66,8 @@ impl SimIndex {
     /// Runs the background jobs that are queued.
     pub fn run_pending(&self) {
         self.backend.worker().run_pending();
+        self.backend.upkeep().run_pending();
+        self.backend.worker().run_pending(); // what maintenance has asked for
     }
 }
 

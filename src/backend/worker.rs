@@ -1,6 +1,7 @@
-//! [`Worker`]: what a backend does behind its callers' backs, in the order in which it was asked to.
+//! [`Worker`]: what a backend does behind its callers' backs, the urgent before the rest.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,6 +11,9 @@ use crate::error::{Error, Result};
 
 /// A piece of background work.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// How soon a job is wanted; the higher, the sooner. Among equals, the one that was asked for first.
+pub(crate) type JobUrgency = u8;
 
 /// Runs jobs one after the other: on a thread of its own, or only when told to, so that a test decides what runs when.
 ///
@@ -30,7 +34,9 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    /// By urgency, then by when they were asked for.
+    jobs: BTreeMap<(Reverse<JobUrgency>, u64), Job>,
+    asked: u64,
     running: bool,
     stopped: bool,
 }
@@ -55,14 +61,34 @@ impl Worker {
         Self { shared: Arc::default(), thread: None }
     }
 
-    /// Adds a job at the end of the queue. After [`Worker::stop`] it is dropped instead.
+    /// A worker of its own, with a thread if this one has one.
+    pub(crate) fn beside(&self, name: &str) -> Self {
+        let threaded = self.thread.is_some().then(|| Self::threaded(name));
+        match threaded {
+            Some(Ok(worker)) => worker,
+            Some(Err(error)) => {
+                tracing::error!(%error, "no thread for maintenance: nobody does it by itself");
+                Self::inline()
+            }
+            None => Self::inline(),
+        }
+    }
+
+    /// Adds a job like any other. After [`Worker::stop`] it is dropped instead.
     pub(crate) fn submit(&self, job: Job) {
+        self.submit_at(0, job);
+    }
+
+    /// Adds a job before all that are less urgent.
+    pub(crate) fn submit_at(&self, urgency: JobUrgency, job: Job) {
         let mut queue = self.shared.lock();
         if queue.stopped {
             drop(queue);
             return drop(job);
         }
-        queue.jobs.push_back(job);
+        let asked = queue.asked;
+        queue.asked = asked.saturating_add(1);
+        queue.jobs.insert((Reverse(urgency), asked), job);
         self.shared.changed.notify_all();
     }
 
@@ -123,7 +149,7 @@ impl Shared {
             let idle = |queue: &mut Queue| queue.jobs.is_empty() && !queue.stopped;
             queue = self.changed.wait_while(queue, idle).unwrap_or_else(PoisonError::into_inner);
         }
-        let Some(job) = queue.jobs.pop_front() else { return false };
+        let Some((_, job)) = queue.jobs.pop_first() else { return false };
         queue.running = true;
         drop(queue);
         if catch_unwind(AssertUnwindSafe(job)).is_err() {
@@ -170,6 +196,18 @@ mod tests {
             assert_eq!(worker.pending(), 0);
             assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [0, 1, 3, 4]);
         }
+    }
+
+    #[test]
+    fn what_is_urgent_comes_first() {
+        let worker = Worker::inline();
+        let (sender, receiver) = channel();
+        for (urgency, number) in [(0, 1), (2, 2), (1, 3), (2, 4)] {
+            let sender = sender.clone();
+            worker.submit_at(urgency, Box::new(move || sender.send(number).unwrap()));
+        }
+        worker.run_pending();
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [2, 4, 3, 1]);
     }
 
     #[test]

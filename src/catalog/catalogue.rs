@@ -42,10 +42,6 @@ impl Catalog {
         &self.lineage
     }
 
-    pub(super) fn steps(&self) -> &Steps {
-        &self.steps
-    }
-
     /// The store's uid, as the oldest readable fork has it; `None` before the first claim.
     pub(crate) fn uid(&self) -> Option<StoreUid> {
         self.listing.forks.values().find_map(|fork| match fork {
@@ -109,6 +105,18 @@ impl Catalog {
         steps.chain(at).ok_or_else(|| chain::missing(at, &lineage, &self.listing.runs, unusable, &steps))
     }
 
+    /// The fewest deltas of the head's lineage that lead from `from` to `to`, oldest first, without the `unusable` ones.
+    pub(crate) fn deltas(&self, from: Version, to: Version, unusable: &BTreeSet<RunName>) -> Option<Vec<RunName>> {
+        chain::deltas_between(&self.lineage, &self.listing.runs, unusable, from, to)
+    }
+
+    /// The versions that could be read if the `unusable` runs were gone, in ascending order.
+    pub(crate) fn versions_without(&self, unusable: &BTreeSet<RunName>) -> Vec<VersionId> {
+        let horizon = self.horizon().min(self.head.version);
+        let steps = Steps::over(&self.lineage, &self.listing.runs, unusable);
+        steps.iter().map(|step| step.run.to()).filter(|id| id.version >= horizon).collect() // as many as are retained
+    }
+
     /// The runs that lead to `at`, the narrowest first.
     pub(crate) fn leading_to(&self, at: VersionId) -> Vec<RunName> {
         let from_lowest = self.listing.runs.range(RunName::lowest(at)..).map(|(name, _)| *name);
@@ -146,7 +154,7 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use super::super::directory::fork_record;
-    use super::super::{Fork, Listing};
+    use super::super::{Fork, Listing, Sparing};
     use super::*;
     use crate::clock::{Clock, SystemClock};
 
@@ -228,7 +236,7 @@ mod tests {
         assert!(matches!(catalog.readable(Version(9)).unwrap_err().kind(), ErrorKind::Missing { .. }));
         assert!(matches!(catalog.singles(Version(3), id(9, 1)).unwrap_err().kind(), ErrorKind::Missing { .. }));
         assert_eq!(catalog.singles(Version(5), id(7, 1)).unwrap(), singles(5, 7, 1));
-        assert!(catalog.retire(&[]).is_err(), "where the head cannot be made, nothing may go");
+        assert!(catalog.retire(&Sparing::default()).is_err(), "where the head cannot be made, nothing may go");
     }
 
     #[test]
@@ -245,10 +253,13 @@ mod tests {
         let catalog = Catalog::new(files.clone());
         assert_eq!(catalog.versions().collect::<Vec<_>>(), [id(5, 2), id(6, 2)]);
         assert_eq!(catalog.highest_epoch(), Epoch(2), "the number is taken");
-        let kept = catalog.retire(&[]).unwrap();
+        let kept = catalog.retire(&Sparing::default()).unwrap();
         assert_eq!(kept.delete, [], "what lies below is not proven to be unreachable: the fork may be repaired");
         files.forks.insert(Epoch(3), Fork::Damaged("a test".into()));
-        assert!(Catalog::new(files).retire(&[]).unwrap_err().is_corrupt(), "nobody knows what that writer builds on");
+        assert!(
+            Catalog::new(files).retire(&Sparing::default()).unwrap_err().is_corrupt(),
+            "nobody knows what that writer builds on"
+        );
     }
 
     #[test]
@@ -269,8 +280,8 @@ mod tests {
         let hanging = [(1, VersionId::ROOT), (2, id(2, 1)), (3, id(5, 1))];
         let catalog = Catalog::new(listing(&runs, &hanging));
         assert_eq!(catalog.head(), id(4, 2));
-        assert_eq!(catalog.retire(&[]).unwrap().delete, []);
-        let gone: Vec<_> = Catalog::new(listing(&runs, &hanging[..2])).retire(&[]).unwrap().delete;
+        assert_eq!(catalog.retire(&Sparing::default()).unwrap().delete, []);
+        let gone: Vec<_> = Catalog::new(listing(&runs, &hanging[..2])).retire(&Sparing::default()).unwrap().delete;
         let gone: Vec<_> = gone.iter().map(|deletion| deletion.file.to_string()).collect();
         assert_eq!(gone, singles(2, 5, 1).iter().map(ToString::to_string).collect::<Vec<_>>());
     }
@@ -293,7 +304,7 @@ mod tests {
         assert_eq!(chain.singles.len(), 100_000);
         let around = BTreeSet::from([delta(99_000, id(99_001, 100))]);
         let missed = catalog.chain(catalog.head(), &around).unwrap_err();
-        let retired = catalog.retire(&[]).unwrap();
+        let retired = catalog.retire(&Sparing::default()).unwrap();
         eprintln!("catalogue {made:?}, chain {:?}, all {:?}: {missed}", chained.saturating_sub(made), clock.elapsed());
         assert_eq!(retired.delete, []);
         // Generous, for busy machines without optimisation; anything quadratic takes minutes.

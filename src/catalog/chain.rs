@@ -27,6 +27,7 @@ impl Chain {
     }
 
     /// All runs, oldest first.
+    #[cfg(test)]
     pub(crate) fn runs(&self) -> impl Iterator<Item = RunName> {
         self.base.iter().chain(&self.singles).copied()
     }
@@ -162,4 +163,33 @@ pub(crate) fn missing(
 pub(crate) fn gap(from: Version, to: VersionId) -> Error {
     let file = RunName::delta(from, to).map_or_else(|_| to.to_string(), |run| run.to_string()).into();
     Error::new(ErrorKind::Missing { file }, format!("no usable file covers the versions ({from}, {}]", to.version))
+}
+
+/// The fewest deltas that lead from `from` to `to` along a lineage, oldest first, without the unusable ones; `None` where none do.
+pub(crate) fn deltas_between(
+    lineage: &Lineage,
+    runs: &BTreeMap<RunName, u64>,
+    unusable: &BTreeSet<RunName>,
+    from: Version,
+    to: Version,
+) -> Option<Vec<RunName>> {
+    // The fewest to each version, and the last of them. `RunName` sorts by the version it makes.
+    let mut best: BTreeMap<Version, (u64, RunName)> = BTreeMap::new();
+    let within = runs.keys().filter(|run| !run.is_snapshot() && run.from() >= from && run.to().version <= to);
+    for run in within.filter(|run| lineage.owns(run.to()) && !unusable.contains(run)) {
+        let below = if run.from() == from { Some(0) } else { best.get(&run.from()).map(|(count, _)| *count) };
+        let Some(count) = below.map(|below| below.saturating_add(1)) else { continue };
+        if best.get(&run.to().version).is_none_or(|(most, _)| count < *most) {
+            best.insert(run.to().version, (count, *run));
+        }
+    }
+    let mut chain = Vec::new(); // one stretch
+    let mut at = to;
+    while at > from {
+        let (_, run) = best.get(&at)?;
+        chain.push(*run);
+        at = run.from();
+    }
+    chain.reverse();
+    Some(chain)
 }

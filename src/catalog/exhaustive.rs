@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::directory::Directory;
 use super::protocol::{Claim, Confirmation, Wanted, fenced_by};
-use super::{Catalog, RunName};
+use super::{Catalog, RunName, Sparing};
 use crate::version::{Epoch, Version, VersionId};
 
 /// What may happen, and which step is left out.
@@ -347,7 +347,7 @@ impl Search {
 
     fn delete(&mut self, world: &World, who: usize, plan: Dir, next: u8) {
         // A listing in two steps may be of a head that is no longer whole: then nothing is deleted.
-        let Ok(retirement) = self.directories.catalog(plan).retire(&[]) else { return };
+        let Ok(retirement) = self.directories.catalog(plan).retire(&Sparing::default()) else { return };
         let Some(deletion) = retirement.delete.get(usize::from(next)) else { return };
         let file = deletion.file;
         self.go(world, who, Process::Delete { plan, next: next + 1 }, Some(&|files| files.remove(file)));

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::directory::Directory;
 use super::protocol::{Claim, Confirmation, Wanted, fenced_by};
 use super::reachable::Retirement;
-use super::{Catalog, RunName};
+use super::{Catalog, RunName, Sparing};
 use crate::error::ErrorKind;
 use crate::version::{Epoch, Version, VersionId};
 
@@ -46,6 +46,8 @@ struct World {
     parents: BTreeMap<VersionId, VersionId>,
     acknowledged: BTreeSet<VersionId>,
     pins: BTreeSet<VersionId>,
+    /// What lay on no head's lineage when something was retired: of it, only what a claim builds on had to stay.
+    forsaken: BTreeSet<VersionId>,
     actors: Vec<Actor>,
     deletions: usize,
 }
@@ -106,8 +108,10 @@ impl World {
                 Actor::PlanDeletions
             }
             Actor::PlanDeletions => {
-                let pins: Vec<_> = self.pins.iter().copied().collect();
-                let plan = self.catalog().retire(&pins).unwrap();
+                let sparing = Sparing { pins: self.pins.iter().copied().collect(), ..Sparing::default() };
+                let plan = self.catalog().retire(&sparing).unwrap();
+                let line = self.ancestors(self.head());
+                self.forsaken.extend(self.parents.keys().filter(|id| !line.contains(id)));
                 Actor::Delete { plan: Box::new(plan), next: 0 }
             }
             Actor::Delete { plan, next } => self.delete(plan, next, usize::from(choice)),
@@ -186,6 +190,7 @@ impl World {
             let made = self.check_chain(&catalog, *id, &BTreeSet::new()).is_some();
             let listed = catalog.versions().any(|listed| listed == *id);
             let given_up = number < horizon.0 && number != catalog.head().version.0;
+            assert!(made || given_up || self.forsaken.contains(id), "{id} was not given up and cannot be made");
             assert_eq!(listed, made && !given_up, "{id}");
         }
     }
@@ -235,7 +240,7 @@ impl World {
     fn check_retirement(&self, stop: usize) {
         let before = self.catalog();
         let pins: Vec<_> = self.pins.iter().copied().collect();
-        let plan = before.retire(&pins).unwrap();
+        let plan = before.retire(&Sparing { pins: pins.clone(), ..Sparing::default() }).unwrap();
         let mut after = Self { files: self.files.clone(), parents: self.parents.clone(), ..Self::default() };
         for deletion in plan.delete.iter().take(stop) {
             after.files.remove(deletion.file);
@@ -312,11 +317,11 @@ fn two_retirements_at_once_leave_a_chain_to_a_claim_that_becomes_the_head() {
     world.files.forks.extend(forks.map(|(epoch, base)| (Epoch(epoch), base)));
     world.files.horizons.insert(Version(3));
     assert_eq!(world.catalog().head(), id(3, 4));
-    let first = world.catalog().retire(&[]).unwrap();
+    let first = world.catalog().retire(&Sparing::default()).unwrap();
     world.files.runs.insert(RunName::single(id(6, 5)).unwrap());
     world.files.runs.insert(RunName::snapshot(id(4, 3)).unwrap());
     world.files.horizons.insert(Version(6));
-    let second = world.catalog().retire(&[]).unwrap();
+    let second = world.catalog().retire(&Sparing::default()).unwrap();
     for deletion in second.delete.iter().chain(&first.delete) {
         world.files.remove(deletion.file);
     }

@@ -30,6 +30,7 @@ mod listing;
 mod name;
 mod protocol;
 mod reachable;
+mod tiers;
 
 #[cfg(test)]
 mod directory;
@@ -44,4 +45,5 @@ pub(crate) use listing::Listing;
 pub use name::RunName;
 pub(crate) use name::{FORKS, FileName, TemporaryName};
 pub(crate) use protocol::{Claim, Confirmation, Wanted, fenced_by};
-pub(crate) use reachable::Doomed;
+pub(crate) use reachable::{Deletion, Doomed, Sparing};
+pub(crate) use tiers::next_merge;

@@ -7,6 +7,11 @@
 //! A writer that wants to roll back claims its epoch and lists again. One of the two always sees the other: either the
 //! retirement finds the claim and spares its base, or the writer finds the horizon and starts over. Without the
 //! announcement a retirement that had listed before the claim could delete the base under a confirmed writer's feet.
+//!
+//! **Two retirements at once** know nothing of each other, and their listings differ. So a run goes only where a *wider* run
+//! holds all of it, which is *clean*: no other run overlaps it in part. Runs overlap in part only where two maintainers made them
+//! side by side, and of two such runs one is seen first: so those that anything was ever deleted for are nested or apart,
+//! and together with the single deltas between them they make every kept version (`docs/decisions/0007`).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,6 +23,17 @@ use super::name::{FileName, RunName, TemporaryName};
 use crate::error::Result;
 use crate::version::{Epoch, Version, VersionId};
 
+/// What stays whatever the horizon says, and what must not be relied upon.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sparing {
+    /// Versions that are being read.
+    pub(crate) pins: Vec<VersionId>,
+    /// The single deltas of so many of the newest versions stay, also of versions that can no longer be read.
+    pub(crate) changes: u64,
+    /// Runs that are damaged, or that another listing showed: nothing goes because one of these is there.
+    pub(crate) doubtful: BTreeSet<RunName>,
+}
+
 /// What stays and what goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Retirement {
@@ -27,6 +43,8 @@ pub(crate) struct Retirement {
     pub(crate) forks: BTreeSet<Epoch>,
     /// What goes, in the order in which it is to be deleted; it may stop anywhere.
     pub(crate) delete: Vec<Deletion>,
+    /// The runs that others go for the sake of: look at them before anything goes.
+    pub(crate) relied_on: BTreeSet<RunName>,
 }
 
 /// A file that may be deleted, and why.
@@ -41,6 +59,18 @@ pub(crate) struct Deletion {
 pub(crate) enum Doomed {
     Published(FileName),
     Temporary(TemporaryName),
+}
+
+impl Doomed {
+    /// The run, if it is one.
+    pub(crate) fn run(&self) -> Option<RunName> {
+        if let Self::Published(FileName::Run(run)) = self { Some(*run) } else { None }
+    }
+
+    /// Whether it is an announcement.
+    pub(crate) fn is_horizon(&self) -> bool {
+        matches!(self, Self::Published(FileName::Horizon(_)))
+    }
 }
 
 impl fmt::Display for Doomed {
@@ -84,35 +114,147 @@ impl Catalog {
         (kept.version > self.horizon()).then_some(kept.version)
     }
 
-    /// Finds what may be deleted, given that the versions in `pins` are being read. The catalogue must be of a listing
-    /// that was begun after the horizon in it had become durable.
+    /// Finds what may be deleted. The catalogue must be of a listing that was begun after the horizon in it had become durable.
     ///
     /// Kept are: every version of the head's lineage from the horizon on, the head, the pins, and the base of every
-    /// claim that may still become the head; with all runs on their chains, all single deltas and snapshots above the
-    /// snapshot that each of them starts from, and all forks on the way down. Time is O(files), and O(files) again for each pin or claim that lies
-    /// on an abandoned lineage.
+    /// claim that may still become the head; with what makes them, and all forks on the way down. Above the oldest kept version
+    /// every run stays; at and below it goes what lies within a wider clean run. Time is O(files · log files), and O(files) again
+    /// for each pin or claim that lies on an abandoned lineage.
     ///
     /// # Errors
     /// Where it cannot be known what a live claim builds on, or the head or a pin cannot be made. Then nothing may go.
-    pub(crate) fn retire(&self, pins: &[VersionId]) -> Result<Retirement> {
-        let mut kept = Kept::default();
-        let floor = kept.keep_head(self)?;
-        for (epoch, claim) in self.listing().forks.range(self.head().epoch.next()..) {
-            kept.forks.insert(*epoch);
-            match claim {
-                Fork::Damaged(reason) => return Err(fork::damaged(*epoch, reason)),
-                // A base that cannot be made any more is one that the claim was never confirmed on.
-                Fork::Whole(record) if self.chain(record.base.at, &BTreeSet::new()).is_err() => {}
-                Fork::Whole(record) => kept.keep_chain(self, record.base.at)?,
-            }
+    pub(crate) fn retire(&self, sparing: &Sparing) -> Result<Retirement> {
+        self.chain(self.head(), &BTreeSet::new())?;
+        let mut points = self.claims()?;
+        for pin in &sparing.pins {
+            self.chain(*pin, &BTreeSet::new())?;
+            points.push(*pin);
         }
-        for pin in pins {
-            kept.keep_chain(self, *pin)?;
+        // Whatever lies above the horizon stays anyway. Not above the oldest version that can be made: in a listing that was
+        // overtaken by another retirement, the files of some versions show neither as they were nor as they are.
+        let oldest = self.horizon().min(self.head().version);
+        points.retain(|point| !self.lineage().owns(*point) || point.version < oldest);
+        points.extend(self.at(oldest));
+        let mut kept = Kept::default();
+        kept.forks.extend(self.listing().forks.range(self.head().epoch.next()..).map(|(epoch, _)| *epoch));
+        let (ours, others): (Vec<_>, Vec<_>) = points.into_iter().partition(|point| self.lineage().owns(*point));
+        let main = Layout::of(self, self.lineage(), ours.iter().map(|id| id.version), &sparing.doubtful);
+        kept.keep(self, self.lineage(), &main, Some(sparing.changes));
+        for point in others {
+            let lineage = Lineage::of(point, &self.listing().forks);
+            let layout = Layout::of(self, &lineage, std::iter::once(point.version), &sparing.doubtful);
+            kept.keep(self, &lineage, &layout, None);
         }
         kept.keep_unproven(self);
-        let delete = doomed(self, &kept, floor);
-        Ok(Retirement { runs: kept.runs, forks: kept.forks, delete })
+        let delete = doomed(self, &kept, &main);
+        let gone = delete.iter().filter_map(|deletion| deletion.file.run());
+        let relied_on = gone.filter_map(|run| main.stand_in(&run)).filter(|wide| kept.runs.contains(wide)).collect();
+        Ok(Retirement { runs: kept.runs, forks: kept.forks, delete, relied_on })
     }
+
+    /// The versions that live claims build on, wherever they lie.
+    fn claims(&self) -> Result<Vec<VersionId>> {
+        let mut bases = Vec::new(); // one a writer that has claimed and not committed
+        for claim in self.listing().forks.range(self.head().epoch.next()..).map(|(epoch, claim)| (*epoch, claim)) {
+            match claim {
+                (epoch, Fork::Damaged(reason)) => return Err(fork::damaged(epoch, reason)),
+                // A base that cannot be made any more is one that the claim was never confirmed on.
+                (_, Fork::Whole(record)) if self.chain(record.base.at, &BTreeSet::new()).is_err() => {}
+                (_, Fork::Whole(record)) => bases.push(record.base.at),
+            }
+        }
+        Ok(bases)
+    }
+}
+
+/// The runs of one lineage, and the versions of it that have to be made from them.
+struct Layout {
+    /// The versions that must stay, ascending; above the last of them everything stays.
+    points: Vec<Version>,
+    /// The clean runs of more than one version, by the version they start from, then the widest first.
+    clean: Vec<RunName>,
+    /// For each place in `clean`, the one that contains it most narrowly.
+    outer: Vec<Option<usize>>,
+}
+
+impl Layout {
+    fn of(
+        catalog: &Catalog,
+        lineage: &Lineage,
+        points: impl Iterator<Item = Version>,
+        doubtful: &BTreeSet<RunName>,
+    ) -> Self {
+        let points: BTreeSet<Version> = points.filter(|version| *version > Version::EMPTY).collect(); // a few
+        let listed = catalog.listing().runs.keys().filter(|run| lineage.owns(run.to()));
+        let seen_before = doubtful.iter().filter(|run| lineage.owns(run.to()));
+        let mut wide: Vec<RunName> = listed.chain(seen_before).filter(|run| !run.is_single()).copied().collect(); // the listing
+        wide.sort_unstable_by_key(|run| (run.from(), std::cmp::Reverse(run.to().version), !run.is_snapshot()));
+        wide.dedup();
+        let ragged = overlapping_in_part(&wide);
+        let is_clean = |place: &usize, run: &RunName| !ragged.contains(place) && !doubtful.contains(run);
+        let clean: Vec<RunName> =
+            wide.iter().enumerate().filter(|(place, run)| is_clean(place, run)).map(|(_, run)| *run).collect();
+        let outer = nesting(&clean);
+        Self { points: points.into_iter().collect(), clean, outer }
+    }
+
+    /// The wider clean run that does the work of `run` for every version that must stay; `None` where there is none.
+    fn stand_in(&self, run: &RunName) -> Option<RunName> {
+        // The lowest version to be made that lies at or above it is the hardest to please.
+        let point = self.points.get(self.points.partition_point(|point| *point < run.to().version))?;
+        let after = self.clean.partition_point(|wide| {
+            (wide.from(), std::cmp::Reverse(wide.to().version)) <= (run.from(), std::cmp::Reverse(run.to().version))
+        });
+        // The nested runs around the place where it stands, the narrowest first.
+        let mut place = after.checked_sub(1);
+        while let Some(wide) = place.and_then(|place| self.clean.get(place)) {
+            let holds_it = wide.to().version >= run.to().version && wide != run;
+            // A snapshot and the collapsed delta of the same versions hold the same: only one of them may do so.
+            let is_other = !same_versions(wide, run) || (wide.is_snapshot() && !run.is_snapshot());
+            if holds_it && is_other && wide.to().version <= *point {
+                return Some(*wide);
+            }
+            place = place.and_then(|place| self.outer.get(place).copied().flatten());
+        }
+        None
+    }
+}
+
+fn same_versions(one: &RunName, other: &RunName) -> bool {
+    (one.from(), one.to().version) == (other.from(), other.to().version)
+}
+
+/// The places of the runs that overlap another one in part. `wide` is sorted by start, the widest first.
+fn overlapping_in_part(wide: &[RunName]) -> BTreeSet<usize> {
+    let mut ragged = BTreeSet::new();
+    // Those that are still open where the next one starts. Nested ones end in reverse order; every other end shows an overlap.
+    let mut open: Vec<usize> = Vec::new();
+    let end = |place: usize| wide.get(place).map_or(Version::EMPTY, |run| run.to().version);
+    for (place, run) in wide.iter().enumerate() {
+        open.retain(|before| end(*before) > run.from());
+        for before in open.iter().filter(|before| end(**before) < run.to().version) {
+            ragged.extend([*before, place]);
+        }
+        open.push(place);
+    }
+    ragged
+}
+
+/// For each of these nested runs the one that contains it most narrowly.
+fn nesting(clean: &[RunName]) -> Vec<Option<usize>> {
+    let mut open: Vec<usize> = Vec::new();
+    let mut outer = Vec::with_capacity(clean.len());
+    for (place, run) in clean.iter().enumerate() {
+        while let Some(last) = open.last().and_then(|last| clean.get(*last)) {
+            if last.to().version >= run.to().version {
+                break;
+            }
+            open.pop();
+        }
+        outer.push(open.last().copied());
+        open.push(place);
+    }
+    outer
 }
 
 #[derive(Debug, Default)]
@@ -122,53 +264,21 @@ struct Kept {
 }
 
 impl Kept {
-    /// Keeps what the readable versions need; returns the version at and below which only chains are kept.
-    fn keep_head(&mut self, catalog: &Catalog) -> Result<Version> {
-        catalog.chain(catalog.head(), &BTreeSet::new())?;
+    /// Keeps what one lineage needs. `changes` is set for the head's own, of which all above the points stays as well.
+    fn keep(&mut self, catalog: &Catalog, lineage: &Lineage, layout: &Layout, changes: Option<u64>) {
+        let last = layout.points.last().copied().unwrap_or_default();
+        let exact_from = changes.map(|changes| Version(catalog.head().version.0.saturating_sub(changes)));
+        // The forks say which runs count, down to the lowest that stays: whatever another retirement relies on is among them.
         let mut lowest = catalog.head().version;
-        let mut floor = catalog.horizon().min(lowest);
-        for id in catalog.versions() {
-            // The chains of all versions form a tree, so a run that is kept already has kept all below it.
-            for step in catalog.steps().down_from(id.version) {
-                if !self.runs.insert(step.run) {
-                    break;
-                }
+        for run in catalog.listing().runs.keys().filter(|run| lineage.owns(run.to())) {
+            let is_above = run.to().version > last;
+            let is_exact = run.is_single() && exact_from.is_some_and(|from| run.from() >= from);
+            let is_needed = if is_above { changes.is_some() } else { layout.stand_in(run).is_none() };
+            if is_needed || is_exact {
+                lowest = lowest.min(if run.is_snapshot() { run.to().version } else { run.from() });
+                self.runs.insert(*run);
             }
-            lowest = catalog.steps().find(id.version).map_or(lowest, |step| lowest.min(step.base));
         }
-        if let Some(oldest) = catalog.versions().next() {
-            floor = catalog.steps().find(oldest.version).map_or(floor, |step| floor.min(step.base));
-        }
-        // Exact history, and the reason why two retirements at once do no harm: whatever collapsed runs each of them
-        // finds superfluous, both leave a chain of these.
-        let above = catalog.listing().runs.keys().filter(|run| run.to().version > floor);
-        let exact = above.filter(|run| run.is_single() || run.is_snapshot());
-        self.runs.extend(exact.filter(|run| catalog.lineage().owns(run.to())));
-        self.keep_forks(catalog.lineage(), lowest.min(floor));
-        Ok(floor)
-    }
-
-    fn keep_chain(&mut self, catalog: &Catalog, at: VersionId) -> Result<()> {
-        let chain = catalog.chain(at, &BTreeSet::new())?;
-        let lowest = chain.runs().next().filter(RunName::is_snapshot).map_or(Version::EMPTY, |run| run.to().version);
-        self.runs.extend(chain.runs());
-        let walked;
-        let lineage = if catalog.lineage().owns(at) {
-            catalog.lineage()
-        } else {
-            walked = Lineage::of(at, &catalog.listing().forks);
-            &walked
-        };
-        // For the same reason as above the head: once a claim has become the head, another retirement keeps these.
-        let leading =
-            catalog.listing().runs.keys().filter(|run| lowest < run.to().version && run.to().version <= at.version);
-        let exact = leading.filter(|run| run.is_single() || run.is_snapshot());
-        self.runs.extend(exact.filter(|run| lineage.owns(run.to())));
-        self.keep_forks(lineage, lowest);
-        Ok(())
-    }
-
-    fn keep_forks(&mut self, lineage: &Lineage, lowest: Version) {
         let on_the_way = lineage.segments().iter().take_while(|segment| segment.last >= lowest);
         self.forks.extend(on_the_way.map(|segment| segment.epoch));
     }
@@ -187,12 +297,12 @@ impl Kept {
     }
 }
 
-fn doomed(catalog: &Catalog, kept: &Kept, floor: Version) -> Vec<Deletion> {
+fn doomed(catalog: &Catalog, kept: &Kept, main: &Layout) -> Vec<Deletion> {
     let listing = catalog.listing();
     let published = |file, reason| Deletion { file: Doomed::Published(file), reason };
     // Runs before forks: a run without its fork would be void anyway, but one can then no longer see why.
     let runs = listing.runs.keys().filter(|run| !kept.runs.contains(run));
-    let runs = runs.filter_map(|run| Some(published(FileName::Run(*run), reason_for(catalog, run, floor)?)));
+    let runs = runs.map(|run| published(FileName::Run(*run), reason_for(catalog, main, run)));
     let forks = listing.forks.keys().filter(|epoch| !kept.forks.contains(epoch));
     let forks = forks.map(|epoch| {
         let below = catalog.lineage().segments().iter().any(|segment| segment.epoch == *epoch);
@@ -205,14 +315,10 @@ fn doomed(catalog: &Catalog, kept: &Kept, floor: Version) -> Vec<Deletion> {
     runs.chain(forks).chain(horizons).chain(stale).collect() // at most the listing
 }
 
-/// Why a run that is not kept may go; `None` where that is not proven.
-fn reason_for(catalog: &Catalog, run: &RunName, floor: Version) -> Option<Reason> {
+fn reason_for(catalog: &Catalog, main: &Layout, run: &RunName) -> Reason {
     if !catalog.lineage().owns(run.to()) {
-        return Some(Reason::Abandoned);
+        return Reason::Abandoned;
     }
-    if run.to().version <= floor {
-        return Some(Reason::Retired);
-    }
-    // The version it makes has a better chain. Without one, the run may be half of an answer that a repair completes.
-    catalog.steps().find(run.to().version).map(|_| Reason::Subsumed)
+    let snapshot = main.stand_in(run).is_some_and(|wide| wide.is_snapshot());
+    if snapshot { Reason::Retired } else { Reason::Subsumed }
 }

@@ -40,7 +40,9 @@ impl Part {
         let families =
             Highest(parts.iter().map(|part| part.run.header().families.names().len()).max().unwrap_or(1) - 1);
         let mut ranges = RangeSet::default();
-        parts.iter().for_each(|part| ranges.extend(part.run.ranges()));
+        for part in parts {
+            ranges.extend(part.ranges());
+        }
         Self::write(scratch, level, families, &ranges, |run| {
             let mut content = merged(parts);
             while content.advance()? {

@@ -39,9 +39,9 @@ fn spilling(budget: &Budget, scratch: ScratchDir) -> Overlay {
     Overlay::new(budget.lease(0, purpose()).unwrap(), room)
 }
 
-fn get(overlay: &Overlay, full_key: &[u8]) -> Option<Option<Vec<u8>>> {
+fn get(overlay: &Overlay, full_key: &[u8]) -> Option<Change<Vec<u8>>> {
     let found = overlay.get(&Probe::new(full_key)).unwrap();
-    found.map(|change| change.into_value().map(|value| value.to_vec()))
+    found.map(|change| change.map(|value| value.to_vec()))
 }
 
 fn contents(overlay: &mut Overlay) -> Model {
@@ -101,7 +101,8 @@ fn agrees_with_a_map(ops: Vec<(u8, u8, usize)>) -> Result<(), TestCaseError> {
             5 => open.extend(both.iter_mut().map(|overlay| (overlay.layers(&KeyRange::ALL).unwrap(), model.clone()))),
             _ => {}
         }
-        let expected = model.get(&full[..]).cloned().or_else(|| deleted.contains(&full).then_some(None));
+        let known = model.get(&full[..]).cloned().map(|value| value.map_or(Change::Tombstone, Change::Put));
+        let expected = known.or_else(|| deleted.contains(&full).then_some(Change::Tombstone));
         for overlay in &both {
             prop_assert_eq!(get(overlay, &full), expected.clone());
         }
@@ -155,7 +156,7 @@ fn a_transaction_of_many_times_its_memory_keeps_to_it_and_reads_back() {
     assert!(overlay.part_count() > 5, "{} parts", overlay.part_count());
     assert_eq!(budget.shortages().refusals, 0);
     for number in (0..200_000u32).step_by(997) {
-        assert_eq!(get(&overlay, &key(number)), Some(Some(number.to_le_bytes().repeat(25))));
+        assert_eq!(get(&overlay, &key(number)), Some(Change::Put(number.to_le_bytes().repeat(25))));
     }
     assert_eq!(scanned(overlay.layers(&KeyRange::ALL).unwrap()).len(), 200_000);
     assert_eq!(contents(&mut overlay).len(), 200_000);
@@ -172,7 +173,7 @@ fn a_value_larger_than_the_memory_goes_straight_to_disk() {
     overlay.write(&Probe::new(&[0, 0, 1]), Change::Put(b"older")).unwrap();
     overlay.write(&Probe::new(&[0, 0, 1]), Change::Put(&large)).unwrap();
     overlay.write(&Probe::new(&[0, 0, 2]), Change::Put(b"newer")).unwrap();
-    assert_eq!(get(&overlay, &[0, 0, 1]), Some(Some(large.clone())));
+    assert_eq!(get(&overlay, &[0, 0, 1]), Some(Change::Put(large.clone())));
     assert_eq!(
         contents(&mut overlay),
         Model::from([(vec![0, 0, 1], Some(large)), (vec![0, 0, 2], Some(b"newer".to_vec()))])
@@ -193,7 +194,7 @@ fn who_holds_the_most_spills_for_who_has_next_to_nothing() {
     let _rest = budget.lease(budget.limit() - budget.used(), "others").unwrap();
     std::thread::scope(|scope| {
         let small = scope.spawn(|| {
-            let room = Room { scratch: Some(space.clone()), timeout: Duration::from_secs(60) };
+            let room = Room { scratch: Some(space.clone()), timeout: Duration::from_mins(1) };
             let mut small = Overlay::new(budget.lease(0, purpose()).unwrap(), room);
             small.write(&Probe::new(&[0, 0, 1]), Change::Put(&value)).map(|()| small.part_count())
         });
@@ -261,7 +262,9 @@ fn deleted_ranges_are_counted_and_refused_past_the_budget() {
     let refused = (0..100_000).find_map(|number| delete(&mut overlay, number).err());
     assert!(matches!(refused.unwrap().kind(), ErrorKind::MemoryLimit { .. }));
     assert!(budget.used() <= budget.limit());
-    assert!(get(&overlay, &[0, 0, 0, 0, 0, 1]) == Some(None) && get(&overlay, &[0, 0, 0, 0, 0, 3]).is_none());
+    assert!(
+        get(&overlay, &[0, 0, 0, 0, 0, 1]) == Some(Change::Tombstone) && get(&overlay, &[0, 0, 0, 0, 0, 3]).is_none()
+    );
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! [`Core`]: what a provider, its transactions and the folding job share, and every change of which layers are current.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::caretaker::{Caretaker, UpkeepState};
 use super::commit::{ChangeSet, Writer, commit};
-use super::directory::{Claimed, DirectoryOptions, MOST_ATTEMPTS, OpenChain, StoreDirectory, is_about_the_listing};
+use super::directory::{
+    Claimed, DirectoryOptions, MOST_ATTEMPTS, OpenChain, StoreDirectory, is_about_the_listing, name_of,
+};
 use super::layers::{Layers, Source};
 use super::load::{create, load};
 use super::options::{Residency, StoreOptions};
@@ -19,21 +23,25 @@ use crate::clock::Clock;
 use crate::entry::StateStoreId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::Run;
-use crate::version::{Epoch, IdSource, StoreUid, Version, VersionId};
+use crate::version::{Epoch, IdSource, Mark, StoreUid, Version, VersionId};
 
 /// What a provider, its transactions and the folding job share.
 #[derive(Debug)]
-pub(super) struct Core {
-    pub(super) directory: StoreDirectory,
-    pub(super) backend: Backend,
+pub(crate) struct Core {
+    pub(crate) directory: StoreDirectory,
+    pub(crate) backend: Backend,
     pub(super) store: StoreNumber,
     uid: StoreUid,
     /// The store's id as people write it.
     name: Arc<str>,
-    pub(super) options: StoreOptions,
+    pub(crate) options: StoreOptions,
     holder: String,
     pub(super) slot: Arc<Slot>,
     pub(super) scans: Arc<OpenScans>,
+    /// Who looks after the files; nobody unless it is set.
+    pub(crate) caretaker: OnceLock<Arc<dyn Caretaker>>,
+    /// As `has_ended`, for maintenance, which may take long.
+    pub(crate) upkeep_ended: Arc<Mutex<bool>>,
     /// Held by whoever rewrites the whole chain: one at a time. Taken before `moving`.
     rewriting: Mutex<()>,
     /// Held by whoever folds a delta or moves the base. Taken before `state`, never under it.
@@ -43,6 +51,8 @@ pub(super) struct Core {
     /// Whether the provider has ended. A background job holds it from before it takes hold of this core until it has let go
     /// of it, so that the provider does not end while a job keeps the index open. Taken before `moving`.
     pub(super) has_ended: Arc<Mutex<bool>>,
+    /// The provider is about to end: long work stops at its next look.
+    is_ending: AtomicBool,
     /// Guards which layers are current. Held for moments only: no I/O and no other lock is taken under it.
     state: Mutex<State>,
 }
@@ -109,7 +119,10 @@ impl Core {
         let claimed = directory.claim(Wanted::Newest, None, &holder)?;
         let admission = admission.map_or_else(|| backend.admit(claimed.uid, directory.id()), Ok)?;
         let store = backend.engine().store(claimed.uid, directory.id())?;
-        let layers = load(backend, store, &claimed.chain, &options, &[])?;
+        let layers = {
+            let above = |from: &Mark| directory.open_above(&claimed.catalog, from, claimed.chain.mark.at);
+            load(backend, store, &claimed.chain, &options, &[], &above)?
+        };
         let state = State {
             epoch: claimed.epoch,
             layers: Arc::new(layers),
@@ -132,10 +145,13 @@ impl Core {
             holder,
             slot: Arc::default(),
             scans: Arc::default(),
+            caretaker: OnceLock::new(),
+            upkeep_ended: Arc::default(),
             rewriting: Mutex::default(),
             moving: Mutex::default(),
             is_folding: AtomicBool::new(false),
             has_ended: Arc::default(),
+            is_ending: AtomicBool::new(false),
             state: Mutex::new(state),
         })
     }
@@ -154,12 +170,12 @@ impl Core {
     }
 
     /// How many deltas wait to be folded.
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.state().layers.waiting()
     }
 
     /// Files that the current layers should have been made of but were damaged or gone.
-    pub(super) fn passed_over(&self) -> Vec<PathBuf> {
+    pub(crate) fn passed_over(&self) -> Vec<PathBuf> {
         self.state().passed_over.clone()
     }
 
@@ -206,7 +222,8 @@ impl Core {
     fn install(&self, claimed: &Claimed) -> Result<()> {
         let _moving = self.moving();
         let mine = self.state().layers.generations();
-        let layers = load(&self.backend, self.store, &claimed.chain, &self.options, &mine)?;
+        let above = |from: &Mark| self.directory.open_above(&claimed.catalog, from, claimed.chain.mark.at);
+        let layers = load(&self.backend, self.store, &claimed.chain, &self.options, &mine, &above)?;
         {
             let mut state = self.state();
             state.epoch = claimed.epoch;
@@ -244,9 +261,16 @@ impl Core {
         drop(last); // not under the state's lock, since the index may be called
     }
 
+    /// Whether long work goes on: not once the provider has been dropped.
+    pub(crate) fn go_on(&self) -> ControlFlow<()> {
+        if self.is_ending.load(Ordering::Acquire) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
     /// Waits until no background job holds on to this core, and lets none do so any more.
     pub(super) fn end_jobs(&self) {
+        self.is_ending.store(true, Ordering::Release);
         *self.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.upkeep_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
 
     /// Gives a generation that was taken up from an earlier process its filter back, in the background.
@@ -269,12 +293,21 @@ impl Core {
     /// Rewrites the chain of the newest version as one run with `write`, and moves the base up to it.
     ///
     /// While the run is written, new commits fold into a new generation; when it is there, the old one is dropped.
-    pub(super) fn move_base(
+    pub(crate) fn move_base(
         &self,
         write: impl Fn(&StoreDirectory, &OpenChain) -> Result<Option<RunName>>,
     ) -> Result<Version> {
         let _one_at_a_time = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
         let _buffers = self.backend.lease_buffers(self.purpose("merge", false))?;
+        if let Some((to, top)) = self.left_behind() {
+            // Nothing is sealed anew before the base has moved up to where it should have been long ago, or every failure would
+            // leave one generation more.
+            match self.rewrite(to, &write) {
+                Ok(chain) => self.rebase(&chain, top.id()),
+                Err(error) if is_about_the_listing(&error) => {} // given up or rolled back meanwhile
+                Err(error) => return Err(error),
+            }
+        }
         let (mut attempt, mut to) = (0, self.head()?);
         loop {
             let sealed = self.seal(to)?;
@@ -311,6 +344,42 @@ impl Core {
         }
     }
 
+    /// How many runs and generations a read may touch.
+    pub(crate) fn sources(&self) -> usize {
+        self.state().layers.sources.len()
+    }
+
+    /// How the maintenance is doing.
+    pub(crate) fn upkeep(&self) -> UpkeepState {
+        let told = self.caretaker.get().map(|caretaker| caretaker.tell()).unwrap_or_default();
+        UpkeepState { read_sources: self.sources() as u64, ..told }
+    }
+
+    /// Reads a run that has been collapsed on the disk in the place of its parts, where the base consists of these.
+    pub(crate) fn adopt_collapsed(&self, from: Version, to: VersionId) -> Result<()> {
+        let merged = self.directory.open_run(&RunName::delta(from, to)?)?;
+        let _moving = self.moving();
+        let layers = Arc::clone(&self.state().layers);
+        if let Some(parts) = layers.base_between(from, to) {
+            self.swap(&parts, None, Some(&Source::Base(merged)));
+        }
+        Ok(())
+    }
+
+    /// Reads runs that have been made anew in the place of the damaged ones.
+    pub(crate) fn adopt_remade(&self) -> Result<()> {
+        let _moving = self.moving();
+        let layers = Arc::clone(&self.state().layers);
+        for old in layers.sources.iter().filter_map(Source::base) {
+            let new = self.directory.open_run(&name_of(old.header())?)?;
+            if !Arc::ptr_eq(old, &new) {
+                self.swap(std::slice::from_ref(old), None, Some(&Source::Base(new)));
+            }
+        }
+        self.state().passed_over.clear();
+        Ok(())
+    }
+
     /// The newest committed version.
     pub(super) fn head(&self) -> Result<VersionId> {
         let (head, is_stale) = {
@@ -319,6 +388,14 @@ impl Core {
         };
         // After a commit was cut off, only the directory knows.
         if is_stale { Ok(self.directory.catalog()?.head()) } else { Ok(head) }
+    }
+
+    /// The newest generation of several, and the version that it lies on: where commits went on after a move of the base that failed.
+    fn left_behind(&self) -> Option<(VersionId, Arc<Generation>)> {
+        let state = self.state();
+        let mut generations = state.layers.sources.iter().filter_map(Source::generation);
+        let top = generations.next()?;
+        (generations.count() >= 2).then(|| (top.from().at, Arc::clone(top)))
     }
 
     /// Starts a new generation if `at` is what the layers make, so that what is folded from now on is above it.
@@ -433,6 +510,27 @@ mod tests {
             provider.core().move_base(failing).unwrap_err();
             assert_eq!(generations(&provider), 1);
         }
+    }
+
+    #[test]
+    fn snapshots_that_fail_while_others_commit_leave_few_generations() {
+        let provider = provider(StoreOptions::default().upkeep(crate::store::Upkeep::Manual));
+        commit(&provider, 0, 10);
+        for version in 1..20 {
+            let failing = |_: &StoreDirectory, _: &OpenChain| {
+                if provider.latest().unwrap() == Version(version) {
+                    commit(&provider, version, 10);
+                    provider.core().fold(0).unwrap(); // into the generation above the seal
+                }
+                Err(Error::new(ErrorKind::DiskFull { path: "/checkpoint".into() }, "a test"))
+            };
+            provider.core().move_base(failing).unwrap_err();
+            assert!(generations(&provider) <= 3, "{} at version {version}", generations(&provider));
+        }
+        provider.snapshot().unwrap();
+        assert_eq!(generations(&provider), 1);
+        let found = provider.begin(Version(20)).unwrap();
+        assert_eq!(crate::store::ReadStore::scan(&found, FamilyId::DEFAULT).unwrap().count(), 20);
     }
 
     #[test]

@@ -24,11 +24,11 @@ use crate::version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, V
 /// A listing can move under a reader when another process cleans up; after this many times it is something else.
 const MOST_LISTINGS: usize = 64;
 /// Clean-up by another process can take a file between the listing and the look at it; a fresh listing then knows better.
-pub(super) const MOST_ATTEMPTS: usize = 8;
+pub(crate) const MOST_ATTEMPTS: usize = 8;
 
 /// One store's directory in the checkpoint. It knows files, not layers.
 #[derive(Debug)]
-pub(super) struct StoreDirectory {
+pub(crate) struct StoreDirectory {
     checkpoint: Arc<dyn Checkpoint>,
     id: StateStoreId,
     path: String,
@@ -42,6 +42,8 @@ pub(super) struct StoreDirectory {
     claimant: String,
     /// The highest epoch that was tried to claim here, whatever came of it.
     last_tried: AtomicU64,
+    /// The highest epoch that any listing showed: what is rewritten here goes by it until it is published.
+    highest_seen: AtomicU64,
     /// The runs that are open, so that a file is mapped and verified once. Guards the map only; files are opened outside.
     open_runs: Mutex<HashMap<RunName, Weak<Run>>>,
     unpublished: Unpublished,
@@ -49,12 +51,12 @@ pub(super) struct StoreDirectory {
 
 /// The runs that make one version, opened and checked against each other; oldest first.
 #[derive(Debug)]
-pub(super) struct OpenChain {
+pub(crate) struct OpenChain {
     /// The newest snapshot and the collapsed deltas above it.
-    pub(super) base: Vec<Arc<Run>>,
+    pub(crate) base: Vec<Arc<Run>>,
     /// The single deltas above the base.
-    pub(super) singles: Vec<Arc<Run>>,
-    pub(super) mark: Mark,
+    pub(crate) singles: Vec<Arc<Run>>,
+    pub(crate) mark: Mark,
     pub(super) families: Arc<Families>,
     /// Files that should have been used but were damaged or gone.
     passed_over: Vec<RunName>,
@@ -62,7 +64,7 @@ pub(super) struct OpenChain {
 
 impl OpenChain {
     /// The mark that the base ends with.
-    pub(super) fn base_mark(&self) -> Mark {
+    pub(crate) fn base_mark(&self) -> Mark {
         self.base.last().map_or(Mark::ROOT, |run| run.header().mark())
     }
 
@@ -72,7 +74,7 @@ impl OpenChain {
     }
 
     /// All runs, newest first.
-    pub(super) fn newest_first(&self) -> Vec<Arc<Run>> {
+    pub(crate) fn newest_first(&self) -> Vec<Arc<Run>> {
         self.base.iter().chain(&self.singles).rev().cloned().collect()
     }
 }
@@ -85,15 +87,17 @@ pub(super) struct Claimed {
     /// The newest version when the claim was confirmed.
     pub(super) head: VersionId,
     pub(super) chain: OpenChain,
+    /// What the chain was found in.
+    pub(super) catalog: Catalog,
 }
 
 /// How a store's directory is used.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct DirectoryOptions {
-    pub(super) access: Access,
-    pub(super) codec: PageCodec,
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct DirectoryOptions {
+    pub(crate) access: Access,
+    pub(crate) codec: PageCodec,
     #[cfg(feature = "conformance")]
-    pub(super) planted: Planted,
+    pub(crate) planted: Planted,
 }
 
 impl From<&StoreOptions> for DirectoryOptions {
@@ -108,7 +112,7 @@ impl From<&StoreOptions> for DirectoryOptions {
 }
 
 impl StoreDirectory {
-    pub(super) fn new(
+    pub(crate) fn new(
         checkpoint: Arc<dyn Checkpoint>,
         id: StateStoreId,
         options: DirectoryOptions,
@@ -126,6 +130,7 @@ impl StoreDirectory {
             planted: options.planted,
             claimant: format!("claimant {}", ids.run_id()),
             last_tried: AtomicU64::new(0),
+            highest_seen: AtomicU64::new(0),
             ids,
             clock,
             open_runs: Mutex::default(),
@@ -133,11 +138,16 @@ impl StoreDirectory {
         }
     }
 
-    pub(super) fn id(&self) -> &StateStoreId {
+    pub(crate) fn id(&self) -> &StateStoreId {
         &self.id
     }
 
-    pub(super) fn new_run_id(&self) -> RunId {
+    #[cfg(feature = "conformance")]
+    pub(super) fn planted(&self) -> Planted {
+        self.planted
+    }
+
+    pub(crate) fn new_run_id(&self) -> RunId {
         self.ids.run_id()
     }
 
@@ -146,12 +156,12 @@ impl StoreDirectory {
     }
 
     /// Where a file lies, for people.
-    pub(super) fn display_path(&self, name: impl std::fmt::Display) -> PathBuf {
+    pub(crate) fn display_path(&self, name: impl std::fmt::Display) -> PathBuf {
         self.checkpoint.display_path(&self.file(name))
     }
 
     /// Lists the directory, then the forks, and reads these.
-    pub(super) fn catalog(&self) -> Result<Catalog> {
+    pub(crate) fn catalog(&self) -> Result<Catalog> {
         let mut listing = Listing::default();
         for entry in self.checkpoint.list(&self.path)?.iter().filter(|entry| entry.stat.kind == FileKind::File) {
             listing.add(&entry.name, entry.stat.length_bytes);
@@ -159,7 +169,21 @@ impl StoreDirectory {
         for entry in self.checkpoint.list(&self.forks_path())? {
             listing.add_fork(&entry.name, |epoch| self.read_fork(epoch))?;
         }
-        Ok(Catalog::new(listing))
+        let catalog = Catalog::new(listing);
+        self.highest_seen.fetch_max(catalog.highest_epoch().0, Ordering::AcqRel);
+        Ok(catalog)
+    }
+
+    /// Looks at a listing, and at a fresh one where a clean-up by somebody else has overtaken it.
+    pub(crate) fn at_a_listing<T>(&self, look: impl Fn(&Catalog) -> Result<T>) -> Result<T> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match look(&self.catalog()?) {
+                Err(error) if attempt < MOST_ATTEMPTS && is_about_the_listing(&error) => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     /// The epochs that are claimed, in no order.
@@ -202,7 +226,8 @@ impl StoreDirectory {
             match claim.confirm(&after) {
                 Confirmation::Confirmed => {
                     self.sweep_temporaries(claim.epoch, &after);
-                    return Ok(Claimed { uid, epoch: claim.epoch, head: claim.seen_head, chain });
+                    let (epoch, head) = (claim.epoch, claim.seen_head);
+                    return Ok(Claimed { uid, epoch, head, chain, catalog: before });
                 }
                 Confirmation::StartOver => {}
             }
@@ -212,8 +237,18 @@ impl StoreDirectory {
     }
 
     /// Opens the runs that make `at`. A run that is damaged or gone is passed over if others make the same version.
-    pub(super) fn open_chain(&self, catalog: &Catalog, at: VersionId) -> Result<OpenChain> {
-        let mut unusable = BTreeSet::new();
+    pub(crate) fn open_chain(&self, catalog: &Catalog, at: VersionId) -> Result<OpenChain> {
+        self.open_chain_without(catalog, at, &BTreeSet::new())
+    }
+
+    /// As [`open_chain`](Self::open_chain), without runs that are known to be `damaged`.
+    pub(crate) fn open_chain_without(
+        &self,
+        catalog: &Catalog,
+        at: VersionId,
+        damaged: &BTreeSet<RunName>,
+    ) -> Result<OpenChain> {
+        let mut unusable = damaged.clone(); // a few
         let mut passed_over: Vec<(RunName, Error)> = Vec::new();
         loop {
             let chain = match catalog.chain(at, &unusable) {
@@ -241,7 +276,7 @@ impl StoreDirectory {
     }
 
     /// As [`open_run`](Self::open_run), for a run that was found in a listing: it must be of the store that the forks name.
-    pub(super) fn open_run_of(&self, catalog: &Catalog, name: &RunName) -> Result<Arc<Run>> {
+    pub(crate) fn open_run_of(&self, catalog: &Catalog, name: &RunName) -> Result<Arc<Run>> {
         let run = self.open_run(name)?;
         match catalog.uid().filter(|uid| *uid != run.header().uid) {
             None => Ok(run),
@@ -253,7 +288,7 @@ impl StoreDirectory {
     }
 
     /// Opens the run called `name`, or finds it open.
-    pub(super) fn open_run(&self, name: &RunName) -> Result<Arc<Run>> {
+    pub(crate) fn open_run(&self, name: &RunName) -> Result<Arc<Run>> {
         if let Some(run) = self.lock_runs().get(name).and_then(Weak::upgrade) {
             return Ok(run);
         }
@@ -279,7 +314,7 @@ impl StoreDirectory {
     }
 
     /// Publishes that versions below `horizon` are given up.
-    pub(super) fn announce(&self, horizon: Version, epoch: Epoch) -> Result<()> {
+    pub(crate) fn announce(&self, horizon: Version, epoch: Epoch) -> Result<()> {
         match self.create(epoch, FileName::Horizon(horizon))?.publish() {
             Err(PublishError::NotPublished(error)) if error.is_already_exists() => Ok(()),
             outcome => outcome.map_err(PublishError::into_error),
@@ -287,23 +322,75 @@ impl StoreDirectory {
     }
 
     /// Deletes a file that the catalogue has found to be needed by nobody.
-    pub(super) fn delete(&self, file: &Doomed) -> Result<()> {
+    pub(crate) fn delete(&self, file: &Doomed) -> Result<()> {
         self.checkpoint.delete(&self.file(file))
     }
 
     /// Whether a file is a temporary that is being written here right now.
-    pub(super) fn is_being_written(&self, file: &Doomed) -> bool {
+    pub(crate) fn is_being_written(&self, file: &Doomed) -> bool {
         matches!(file, Doomed::Temporary(temporary) if self.unpublished.has(temporary))
     }
 
     /// Where the files lie that a chain should have been made of.
-    pub(super) fn passed_over(&self, chain: &OpenChain) -> Vec<PathBuf> {
+    pub(crate) fn passed_over(&self, chain: &OpenChain) -> Vec<PathBuf> {
         chain.passed_over.iter().map(|name| self.display_path(name)).collect() // a few
+    }
+
+    /// Starts a run that is made of others. Its temporary goes by the highest epoch that was seen, not by that of the version it
+    /// makes, which may be long ago: whoever cleans up would take it for what a fenced writer left.
+    pub(super) fn create_rewritten(&self, name: &RunName) -> Result<Box<dyn PendingFile>> {
+        let seen = Epoch(self.highest_seen.load(Ordering::Acquire));
+        self.create(seen.max(name.to().epoch), FileName::Run(*name))
+    }
+
+    /// Makes durable what a listing showed.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.checkpoint.sync(&self.path)
+    }
+
+    /// Takes a damaged run away, for good, so that it can be made anew; whoever holds it open goes on with what it holds.
+    pub(crate) fn take_away(&self, name: &RunName) -> Result<()> {
+        self.sync()?; // what it was made anew from may be visible only
+        self.lock_runs().remove(name);
+        match self.checkpoint.delete(&self.file(name)) {
+            Err(error) if error.is_not_found() => {}
+            outcome => outcome?,
+        }
+        // Durably, or the new file would be published under a name that a crash brings back.
+        self.sync()
     }
 
     /// Starts a new run under a temporary name.
     pub(super) fn create_run(&self, name: &RunName) -> Result<Box<dyn PendingFile>> {
         self.create(name.to().epoch, FileName::Run(*name))
+    }
+
+    /// Opens adjacent deltas of the head's lineage, oldest first, and checks that each builds on the one before it.
+    pub(crate) fn open_deltas(
+        &self,
+        catalog: &Catalog,
+        names: &[RunName],
+    ) -> std::result::Result<Vec<Arc<Run>>, (RunName, Error)> {
+        let mut runs: Vec<Arc<Run>> = Vec::with_capacity(names.len());
+        for name in names {
+            let run = self.open_run_of(catalog, name).map_err(|error| (*name, error))?;
+            if let Some(below) = runs.last().filter(|below| below.header().tip != run.header().parent) {
+                let expected = format!("parent {}", below.header().tip);
+                let found = format!("parent {}", run.header().parent);
+                return Err((*name, Error::corrupt(self.display_path(name), 0, expected, found)));
+            }
+            runs.push(run);
+        }
+        Ok(runs)
+    }
+
+    /// Opens the deltas that lead from the state `from` to `to`, oldest first; `None` where none do, or one is no good.
+    pub(super) fn open_above(&self, catalog: &Catalog, from: &Mark, to: VersionId) -> Option<Vec<Arc<Run>>> {
+        let is_below = catalog.lineage().owns(from.at) && catalog.lineage().owns(to) && *from != Mark::ROOT;
+        let names = catalog.deltas(from.at.version, to.version, &BTreeSet::new()).filter(|_| is_below)?;
+        let runs = self.open_deltas(catalog, &names).ok()?;
+        // The state that the first of them lies on must be the very one.
+        runs.first().is_none_or(|run| run.header().parent == from.tip).then_some(runs)
     }
 
     fn open_runs<'n>(
@@ -405,12 +492,12 @@ impl StoreDirectory {
 }
 
 /// Whether an error says that the file is no good, rather than that the machine could not read it now.
-fn is_about_the_file(error: &Error) -> bool {
+pub(crate) fn is_about_the_file(error: &Error) -> bool {
     error.is_corrupt() || error.is_not_found() || matches!(error.kind(), ErrorKind::Unsupported)
 }
 
 /// Whether an error can come of a listing that was overtaken by a clean-up: a fresh one then knows better.
-pub(super) fn is_about_the_listing(error: &Error) -> bool {
+pub(crate) fn is_about_the_listing(error: &Error) -> bool {
     error.is_not_found() || matches!(error.kind(), ErrorKind::Missing { .. })
 }
 

@@ -1,5 +1,6 @@
 //! Folding: taking the deltas that wait into the index, or into the base where they are many.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -41,12 +42,21 @@ impl Core {
                 let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
                 if !*has_ended && let Some(core) = core.upgrade() {
                     core.is_folding.store(false, Ordering::Release);
-                    core.report(
-                        core.fold(longest / 2).and_then(|()| core.bound_singles()).and_then(|()| core.merge_base()),
-                    );
+                    core.report(core.fold(longest / 2));
+                    if core.caretaker.get().is_none() {
+                        core.report(core.bound_base());
+                    }
+                    #[cfg(feature = "metrics")]
+                    core.backend.publish_metrics();
                 }
             }));
         }
+    }
+
+    /// Keeps what an open replays and what a read touches within bounds.
+    pub(crate) fn bound_base(&self) -> Result<()> {
+        self.bound_singles()?;
+        self.merge_base()
     }
 
     /// Collapses the single deltas above the base when there are very many, which tiny commits would otherwise make.
@@ -56,7 +66,7 @@ impl Core {
             state.layers.mark.at.version.0.saturating_sub(state.collapsed_to.0)
         };
         if singles > MOST_SINGLES {
-            self.move_base(write_collapsed)?;
+            self.move_base(|directory, chain| write_collapsed(directory, chain, &|_| self.go_on()))?;
         }
         Ok(())
     }
@@ -92,11 +102,13 @@ impl Core {
             Some(generation) => (Arc::clone(generation), false),
             None => (create(&self.backend, self.store, fold.from, Coverage::Changes)?, true),
         };
-        for run in older {
+        let is_single = |run: &Run| run.header().from.next() == run.header().to;
+        for run in older.iter().filter(|run| is_single(run)) {
             self.backend.engine().put_version(self.store, &record_of(run))?;
         }
+        let record = is_single(newest).then(|| record_of(newest));
         let (mut changes, ranges) = merged_with_ranges(&fold.runs);
-        generation.apply(&ranges, &mut changes, newest.header().mark(), Some(&record_of(newest)))?;
+        generation.apply(&ranges, &mut changes, newest.header().mark(), record.as_ref())?;
         self.swap(&fold.runs, None, is_new.then_some(&Source::Generation(generation)));
         Ok(())
     }
@@ -108,7 +120,9 @@ impl Core {
             [] => return Ok(()),
             [only] => Arc::clone(only), // as it is
             several => {
-                let Some(name) = collapse(&self.directory, several)? else { return Ok(()) };
+                let Some(name) = collapse(&self.directory, several, &|_| ControlFlow::Continue(()))? else {
+                    return Ok(());
+                };
                 self.directory.open_run(&name)?
             }
         };
@@ -129,12 +143,12 @@ impl Core {
     }
 
     /// Merges runs of the base while there are many of like size. Commits and folds go on meanwhile.
-    pub(super) fn merge_base(&self) -> Result<()> {
+    pub(crate) fn merge_base(&self) -> Result<()> {
         loop {
             let layers = Arc::clone(&self.state().layers);
             let Some(runs) = layers.next_merge() else { return Ok(()) };
             drop(layers);
-            let Some(name) = collapse(&self.directory, &runs)? else { return Ok(()) };
+            let Some(name) = collapse(&self.directory, &runs, &|_| self.go_on())? else { return Ok(()) };
             let merged = self.directory.open_run(&name)?;
             let _moving = self.moving();
             if !self.swap(&runs, None, Some(&Source::Base(merged))) {

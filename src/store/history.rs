@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::contract::VersionInfo;
-use super::directory::{MOST_ATTEMPTS, OpenChain, StoreDirectory, is_about_the_listing};
+use super::directory::{OpenChain, StoreDirectory};
 use super::layers::RunStack;
 use super::scan::OpenScans;
 use super::view::View;
@@ -23,24 +23,12 @@ pub(super) fn read_at(directory: &StoreDirectory, version: Version, scans: &Arc<
 
 /// The runs of `version`.
 pub(super) fn chain_of(directory: &StoreDirectory, version: Version) -> Result<OpenChain> {
-    at_a_listing(directory, |catalog| directory.open_chain(catalog, catalog.readable(version)?))
-}
-
-/// Looks at a listing, and at a fresh one where a clean-up by somebody else has overtaken it.
-fn at_a_listing<T>(directory: &StoreDirectory, look: impl Fn(&Catalog) -> Result<T>) -> Result<T> {
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        match look(&directory.catalog()?) {
-            Err(error) if attempt < MOST_ATTEMPTS && is_about_the_listing(&error) => {}
-            outcome => return outcome,
-        }
-    }
+    directory.at_a_listing(|catalog| directory.open_chain(catalog, catalog.readable(version)?))
 }
 
 /// The metadata that `version` was committed with.
 pub(super) fn metadata(directory: &StoreDirectory, version: Version) -> Result<Bytes> {
-    at_a_listing(directory, |catalog| match catalog.readable(version)? {
+    directory.at_a_listing(|catalog| match catalog.readable(version)? {
         VersionId::ROOT => Ok(Bytes::default()),
         at => Ok(open_any(directory, catalog, at)?.metadata().clone()),
     })
@@ -49,7 +37,7 @@ pub(super) fn metadata(directory: &StoreDirectory, version: Version) -> Result<B
 /// Every readable version. What the index remembers of a version is used; of the others a footer is read.
 pub(super) fn versions(directory: &StoreDirectory, records: &[VersionRecord]) -> Result<Vec<VersionInfo>> {
     let known: HashMap<VersionId, &VersionRecord> = records.iter().map(|record| (record.at.at, record)).collect();
-    at_a_listing(directory, |catalog| infos(directory, catalog, &known))
+    directory.at_a_listing(|catalog| infos(directory, catalog, &known))
 }
 
 fn infos(

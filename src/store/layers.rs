@@ -5,13 +5,11 @@ use std::sync::Arc;
 use super::below::Below;
 use crate::backend::{Generation, GenerationId};
 use crate::bytes::Bytes;
+use crate::catalog::next_merge;
 use crate::entry::{Families, KeyRange, Probe};
 use crate::error::Result;
 use crate::run::{Layer, Run};
-use crate::version::{Mark, RunKind};
-
-/// So many collapsed deltas of like size are merged into one.
-const MERGED_RUNS: usize = 4;
+use crate::version::{Mark, RunKind, Version, VersionId};
 
 /// One source of a state: a file read in place, or a key range of the index.
 #[derive(Debug, Clone)]
@@ -156,27 +154,36 @@ impl Layers {
         Some(Self { sources, ..self.clone() })
     }
 
+    /// The runs of the base that hold exactly the versions `(from, to]`, newest first, where there are several.
+    pub(super) fn base_between(&self, from: Version, to: VersionId) -> Option<Vec<Arc<Run>>> {
+        let starts = |run: &&Arc<Run>| run.header().to_id() == to;
+        let place = self.sources.iter().position(|source| source.base().as_ref().is_some_and(starts))?;
+        let mut parts: Vec<Arc<Run>> = Vec::new(); // as many as the base has
+        for run in self.sources.get(place..)?.iter().map_while(Source::base) {
+            if run.header().kind == RunKind::Snapshot || run.header().from < from {
+                return None;
+            }
+            parts.push(Arc::clone(run));
+            if run.header().from == from {
+                return (parts.len() > 1).then_some(parts);
+            }
+        }
+        None
+    }
+
     /// Adjacent collapsed deltas of like size that should become one, newest first; `None` where there are none.
     ///
-    /// Size-tiered: a run joins while it is at most twice as large as all newer ones together, and [`MERGED_RUNS`] of them are
-    /// worth a merge. So a key is rewritten a logarithmic number of times, and the base has a logarithmic number of runs.
+    /// [`next_merge`](crate::catalog::next_merge) says which.
     pub(super) fn next_merge(&self) -> Option<Vec<Arc<Run>>> {
         let collapsed = |source: &Source| source.base().filter(|run| run.header().kind == RunKind::Delta).cloned();
         let mut rest = self.sources.as_slice();
         while let Some(start) = rest.iter().position(|source| collapsed(source).is_some()) {
-            let (mut runs, mut bytes) = (Vec::new(), 0_u64); // as many as the base has
             rest = rest.get(start..)?;
-            for run in rest.iter().map_while(collapsed) {
-                if !runs.is_empty() && run.file_bytes() > bytes.saturating_mul(2) {
-                    break;
-                }
-                bytes = bytes.saturating_add(run.file_bytes());
-                runs.push(run);
+            let runs: Vec<Arc<Run>> = rest.iter().map_while(collapsed).collect(); // as many as the base has
+            if let Some(alike) = next_merge(runs.iter().map(|run| run.file_bytes())) {
+                return runs.get(alike).map(<[_]>::to_vec);
             }
-            if runs.len() >= MERGED_RUNS {
-                return Some(runs);
-            }
-            rest = rest.get(runs.len().max(1)..)?;
+            rest = rest.get(runs.len()..)?;
         }
         None
     }

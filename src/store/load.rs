@@ -19,7 +19,8 @@ use crate::version::Mark;
 /// later. So the cost follows the number of files, not what is in them. (`Resident` has no base to read from: it rebuilds
 /// a lost generation before it returns.)
 ///
-/// `mine` are the generations that the caller itself reads through so far.
+/// `mine` are the generations that the caller itself reads through so far. `above` opens the deltas that lead from some state to
+/// the wanted one, where there are any.
 ///
 /// # Errors
 /// What the index or, in `Resident`, reading the runs met.
@@ -29,9 +30,15 @@ pub(super) fn load(
     chain: &OpenChain,
     options: &StoreOptions,
     mine: &[GenerationId],
+    above: &dyn Fn(&Mark) -> Option<Vec<Arc<Run>>>,
 ) -> Result<Layers> {
     let residency = options.residency;
     let coverage = residency.coverage();
+    if coverage.is_complete()
+        && let Some(layers) = catch_up(backend, store, chain, mine, above)?
+    {
+        return Ok(layers);
+    }
     let mut best: Option<(usize, GenerationRecord, InUse)> = None;
     for record in backend.engine().generations(store)? {
         // Another provider of this store in this process, fenced by our claim, reads and may still fold into its own.
@@ -56,6 +63,40 @@ pub(super) fn load(
     let base = chain.base.iter().rev().filter(|_| !coverage.is_complete()).cloned().map(Source::Base);
     let sources = tail.chain([Source::Generation(generation)]).chain(base).collect();
     Ok(Layers { mark: chain.mark, families: Arc::clone(&chain.families), sources })
+}
+
+/// For `Resident`: a whole state that is there, however old it is, and the deltas from it to the version that is wanted. After a kill
+/// the index may be as it was long ago, and the chain starts from a newer snapshot; a few deltas cost less than the whole state.
+/// `None` where a generation holds a version of the chain itself, or no deltas lead from one that is older.
+fn catch_up(
+    backend: &Backend,
+    store: StoreNumber,
+    chain: &OpenChain,
+    mine: &[GenerationId],
+    above: &dyn Fn(&Mark) -> Option<Vec<Arc<Run>>>,
+) -> Result<Option<Layers>> {
+    let records = backend.engine().generations(store)?; // a few
+    let is_whole = |record: &&GenerationRecord| record.coverage.is_complete() && record.torn.is_none();
+    if records.iter().filter(is_whole).any(|record| fit(record, chain).is_some()) {
+        return Ok(None);
+    }
+    let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.file_bytes()).sum::<u64>();
+    let led = records.iter().filter(is_whole).filter_map(|record| Some((record, above(&record.applied)?)));
+    let Some((record, runs)) = led.min_by_key(|(_, runs)| bytes(runs)) else { return Ok(None) };
+    if bytes(&runs) >= bytes(&chain.base) {
+        return Ok(None);
+    }
+    let Some(in_use) = backend.take(record.id, mine) else { return Ok(None) };
+    for other in records.iter().filter(|other| other.id != record.id) {
+        if backend.take(other.id, mine).is_some() {
+            backend.engine().drop_generation(other.id)?;
+            backend.reclaim_later();
+        }
+    }
+    let generation = Generation::open(backend, record, in_use)?;
+    let tail = runs.into_iter().rev().map(Source::Waiting);
+    let sources = tail.chain([Source::Generation(generation)]).collect();
+    Ok(Some(Layers { mark: chain.mark, families: Arc::clone(&chain.families), sources }))
 }
 
 /// Makes an empty generation on top of `from`.

@@ -1,7 +1,7 @@
 //! [`MemoryProvider`]: whole maps in the heap, version by version.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::below::{Below, SharedBelow};
@@ -175,7 +175,7 @@ impl StateStoreProvider for MemoryProvider {
     fn snapshot(&self) -> Result<Version> {
         let to = self.core.head()?;
         let directory = &self.core.directory;
-        write_snapshot(directory, &directory.open_chain(&directory.catalog()?, to)?)?;
+        write_snapshot(directory, &directory.open_chain(&directory.catalog()?, to)?, &|_| ControlFlow::Continue(()))?;
         Ok(to.version)
     }
 }

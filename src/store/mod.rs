@@ -12,9 +12,10 @@
 //! attempted, whole, or a typed error that names the file. One transaction at a time; readers at any time. Opening,
 //! retrying, rolling back and taking over cost the number of files, never what is in them.
 //!
-//! What it does not do: retire old versions or schedule snapshots by itself.
+//! What it does not do: decide when to collapse, to take a snapshot or to retire, which is `maintenance/`.
 
 mod below;
+mod caretaker;
 mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -39,14 +40,20 @@ mod unpublished;
 mod upkeep;
 mod view;
 
+pub(crate) use caretaker::Caretaker;
+pub use caretaker::UpkeepState;
 pub use contract::{ReadStore, StateStoreProvider, VersionInfo, WriteStore};
+pub(crate) use core::Core;
+pub(crate) use directory::{DirectoryOptions, MOST_ATTEMPTS, StoreDirectory, is_about_the_file, is_about_the_listing};
 pub use memory::MemoryProvider;
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
 pub use options::Planted;
-pub use options::{Progress, Residency, StoreOptions};
+pub use options::{Progress, Residency, StoreOptions, Upkeep};
 pub use provider::RocksDbProvider;
+pub(crate) use rewrite::{Observer, Prepared, collapse, prepare_collapsed, prepare_snapshot, write_snapshot};
 pub use scan::{Entry, Scan};
 pub use transaction::Transaction;
+pub(crate) use upkeep::{Retained, retirable, retire, verify};
 pub use upkeep::{Retired, Verified};
 pub use view::View;

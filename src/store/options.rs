@@ -1,6 +1,7 @@
 //! How a store is held and how long its callers wait.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,16 @@ impl Residency {
     }
 }
 
+/// Who does a store's maintenance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Upkeep {
+    /// The backend's background thread, behind the committers' backs.
+    #[default]
+    Background,
+    /// Nobody, unless `maintain`, `snapshot` or `retire` are called, here or in another process.
+    Manual,
+}
+
 /// Options of one store.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
@@ -38,7 +49,11 @@ pub struct StoreOptions {
     pub(super) codec: PageCodec,
     pub(super) longest_tail: usize,
     pub(super) collapse_from_bytes: u64,
-    pub(super) restore_observer: Observer,
+    pub(super) restore_observer: RestoreObserver,
+    retain_versions: usize,
+    retain_changes: Option<u64>,
+    upkeep: Upkeep,
+    pace: Option<NonZeroU64>,
     #[cfg(feature = "conformance")]
     pub(super) planted: Planted,
 }
@@ -55,17 +70,17 @@ pub struct Progress {
 
 /// Who hears of progress, if anybody.
 #[derive(Clone, Default)]
-pub(super) struct Observer(Option<Arc<dyn Fn(Progress) -> ControlFlow<()> + Send + Sync>>);
+pub(super) struct RestoreObserver(Option<Arc<dyn Fn(Progress) -> ControlFlow<()> + Send + Sync>>);
 
-impl Observer {
+impl RestoreObserver {
     pub(super) fn call(&self, progress: Progress) -> ControlFlow<()> {
         self.0.as_ref().map_or(ControlFlow::Continue(()), |observe| observe(progress))
     }
 }
 
-impl fmt::Debug for Observer {
+impl fmt::Debug for RestoreObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Observer").field(&self.0.is_some()).finish()
+        f.debug_tuple("RestoreObserver").field(&self.0.is_some()).finish()
     }
 }
 
@@ -82,6 +97,8 @@ pub enum Planted {
     /// Pages of runs are believed without a look at their checksums.
     #[cfg(feature = "conformance")]
     SkipPageChecksum,
+    /// Files are deleted for the sake of runs that nobody has looked at.
+    RetireUnseen,
 }
 
 impl Default for StoreOptions {
@@ -93,7 +110,11 @@ impl Default for StoreOptions {
             codec: PageCodec::None,
             longest_tail: 16,
             collapse_from_bytes: 1 << 20,
-            restore_observer: Observer::default(),
+            restore_observer: RestoreObserver::default(),
+            retain_versions: 100,
+            retain_changes: None,
+            upkeep: Upkeep::Background,
+            pace: None,
             #[cfg(feature = "conformance")]
             planted: Planted::Nothing,
         }
@@ -157,8 +178,62 @@ impl StoreOptions {
     /// open, or the `begin`, that restores ends with `Cancelled`, and leaves nothing behind.
     #[must_use]
     pub fn observe_restore(mut self, observe: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
-        self.restore_observer = Observer(Some(Arc::new(observe)));
+        self.restore_observer = RestoreObserver(Some(Arc::new(observe)));
         self
+    }
+
+    /// How many of the newest versions stay readable when the store is cleaned up; 100 unless set, at least 1.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0.
+    pub fn retain_versions(mut self, versions: usize) -> Result<Self> {
+        if versions == 0 {
+            return Err(Error::invalid("at least the newest version stays"));
+        }
+        self.retain_versions = versions;
+        Ok(self)
+    }
+
+    /// Of how many of the newest versions the exact changes stay, also where the versions themselves are let go; as many as
+    /// versions are retained unless set.
+    #[must_use]
+    pub fn retain_changes(mut self, versions: u64) -> Self {
+        self.retain_changes = Some(versions);
+        self
+    }
+
+    /// Who collapses, takes snapshots and cleans up; the background unless set.
+    #[must_use]
+    pub fn upkeep(mut self, upkeep: Upkeep) -> Self {
+        self.upkeep = upkeep;
+        self
+    }
+
+    /// The most bytes a second that the background writes to collapse and to take snapshots; unless set, as fast as it can.
+    #[must_use]
+    pub fn upkeep_pace(mut self, bytes_per_second: NonZeroU64) -> Self {
+        self.pace = Some(bytes_per_second);
+        self
+    }
+
+    pub(crate) fn retained_versions(&self) -> usize {
+        self.retain_versions
+    }
+
+    pub(crate) fn retained_changes_if_set(&self) -> Option<u64> {
+        self.retain_changes
+    }
+
+    pub(crate) fn upkeep_by(&self) -> Upkeep {
+        self.upkeep
+    }
+
+    pub(crate) fn pace(&self) -> Option<NonZeroU64> {
+        self.pace
+    }
+
+    pub(crate) fn run_access(&self) -> Access {
+        self.access
     }
 
     /// Plants a bug.

@@ -25,6 +25,11 @@ pub(super) fn apply_before_publish(planted: Planted, layers: &Layers, changes: &
     generation.apply(&changes.overlay.ranges(), &mut cursor, generation.applied(), None)
 }
 
+/// Whether a retirement looks at what it relies on.
+pub(super) fn looks_before_retiring(planted: Planted) -> bool {
+    planted != Planted::RetireUnseen
+}
+
 /// Opens a run, with or without a look at the checksums of its pages.
 pub(super) fn open_run(planted: Planted, file: Arc<dyn ReadFile>, path: PathBuf, access: Access) -> Result<Arc<Run>> {
     match planted {

@@ -12,12 +12,12 @@ use super::options::StoreOptions;
 use super::rewrite::{write_collapsed, write_snapshot};
 use super::tenancy::Tenancy;
 use super::transaction::{Committer, Opened, Transaction};
-use super::upkeep::{Retired, Verified, retire, verify};
+use super::upkeep::{Retained, Retired, Verified, verify};
 use super::view::View;
 use crate::backend::Backend;
 use crate::bytes::Bytes;
 use crate::checkpoint::Checkpoint;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
 use crate::entry::StateStoreId;
 use crate::error::Result;
 use crate::overlay::Overlay;
@@ -32,38 +32,22 @@ pub struct RocksDbProvider {
 }
 
 impl RocksDbProvider {
-    /// Opens the store called `id` in `checkpoint` at its newest version, and claims it.
-    ///
-    /// # Errors
-    /// `Corrupt` or `Missing` where no chain of files makes the newest version, and whatever the disk reports.
-    pub fn open(
+    /// Opens a store that nobody looks after; the public `open` is in `maintenance/`, which does.
+    pub(crate) fn open_unattended(
         backend: &Backend,
-        checkpoint: impl Into<Arc<dyn Checkpoint>>,
-        id: StateStoreId,
-        options: StoreOptions,
-    ) -> Result<Self> {
-        Self::open_with(backend, checkpoint, id, options, IdSource::random(), Arc::new(SystemClock::new()))
-    }
-
-    /// As [`open`](Self::open), with ids and time from the caller, so that a test can repeat a run.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_with(
-        backend: &Backend,
-        checkpoint: impl Into<Arc<dyn Checkpoint>>,
+        checkpoint: Arc<dyn Checkpoint>,
         id: StateStoreId,
         options: StoreOptions,
         ids: IdSource,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let core = Arc::new(Core::open(backend, checkpoint.into(), id, options, ids, clock)?);
+        let core = Arc::new(Core::open(backend, checkpoint, id, options, ids, clock)?);
         core.rebuild_filters_soon();
         core.fold_behind();
         Ok(Self { tenancy: Arc::new(Tenancy { core }) })
     }
 
-    pub(super) fn core(&self) -> &Arc<Core> {
+    pub(crate) fn core(&self) -> &Arc<Core> {
         &self.tenancy.core
     }
 
@@ -73,7 +57,7 @@ impl RocksDbProvider {
     /// # Errors
     /// A failure leaves the store as it was; calling again is safe.
     pub fn collapse(&self) -> Result<Version> {
-        self.core().move_base(write_collapsed)
+        self.core().move_base(|directory, chain| write_collapsed(directory, chain, &|_| self.core().go_on()))
     }
 
     /// Keeps the newest `retain` versions readable, and deletes every file that none of them needs. Readers that are open
@@ -82,9 +66,8 @@ impl RocksDbProvider {
     /// # Errors
     /// `InvalidInput` for 0; what the disk reports. It may stop anywhere, and be called again.
     pub fn retire(&self, retain: usize) -> Result<Retired> {
-        let retired = retire(&self.core().directory, retain)?;
-        self.core().backend.engine().forget_versions(self.core().store, retired.oldest)?;
-        Ok(retired)
+        let changes = self.core().options.retained_changes_if_set().unwrap_or(retain as u64);
+        self.core().retire(Retained { versions: retain, changes })
     }
 
     /// Reads and checks every byte of every run. `observe` hears of the bytes read so far, and may end it.
@@ -171,6 +154,6 @@ impl StateStoreProvider for RocksDbProvider {
     }
 
     fn snapshot(&self) -> Result<Version> {
-        self.core().move_base(write_snapshot)
+        self.core().move_base(|directory, chain| write_snapshot(directory, chain, &|_| self.core().go_on()))
     }
 }

@@ -1,27 +1,86 @@
 //! Writing many runs as one: snapshots and collapsed deltas.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::directory::{OpenChain, StoreDirectory, name_of};
 use super::load::merged_with_ranges;
 use crate::catalog::RunName;
+use crate::checkpoint::PendingFile;
 use crate::entry::Cursor;
-use crate::error::Result;
-use crate::fs::PublishError;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::{PublishError, WriteFile};
 use crate::ranges::RangeSet;
 use crate::run::{Run, RunHeader, RunWriter, WriterOptions};
 use crate::version::{Mark, RunId, RunKind, Version};
+
+/// Hears how many bytes have been written so far; it may wait, and it may end it all.
+pub(crate) type Observer<'o> = &'o (dyn Fn(u64) -> ControlFlow<()> + Sync);
+
+/// So much is made durable at once. A whole snapshot's worth would make every commit's sync wait behind it.
+const SYNCED_BYTES: u64 = 8 << 20;
+
+/// A run that is written whole and not to be seen yet.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) name: RunName,
+    file: Box<dyn PendingFile>,
+}
+
+impl Prepared {
+    /// Makes the bytes durable, under the temporary name still.
+    ///
+    /// # Errors
+    /// What the disk reports; the run is to be thrown away then.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.file.sync()
+    }
+
+    /// Gives the run its name. Where somebody else made the same content under the same name, that does.
+    ///
+    /// # Errors
+    /// After a failure nothing is visible, or the whole file is; both are right.
+    pub(crate) fn publish(self) -> Result<RunName> {
+        let Self { name, file } = self;
+        match file.publish() {
+            Ok(()) => Ok(name),
+            Err(PublishError::NotPublished(error)) if error.is_already_exists() => Ok(name),
+            Err(PublishError::NotPublished(error) | PublishError::Unknown(error)) => {
+                Err(error.context(format!("the run {name} was not made")))
+            }
+        }
+    }
+}
 
 /// Writes the whole state of the chain as one snapshot. Streams: the memory is that of a few pages and one stripe.
 ///
 /// Gives `None` where there is nothing to do: version 0, or a chain that already is one snapshot.
 ///
 /// # Errors
-/// After a failure nothing is visible, or the whole file is; both are right.
-pub(super) fn write_snapshot(directory: &StoreDirectory, chain: &OpenChain) -> Result<Option<RunName>> {
+/// As [`Prepared::publish`]; `Cancelled` where the observer says so.
+pub(crate) fn write_snapshot(
+    directory: &StoreDirectory,
+    chain: &OpenChain,
+    observer: Observer<'_>,
+) -> Result<Option<RunName>> {
+    let is_snapshot = matches!(chain.newest_first().as_slice(), [only] if only.header().kind == RunKind::Snapshot);
+    if is_snapshot {
+        return Ok(None);
+    }
+    prepare_snapshot(directory, chain, observer)?.map(Prepared::publish).transpose()
+}
+
+/// As [`write_snapshot`], without giving it its name.
+///
+/// # Errors
+/// As [`write_snapshot`].
+pub(crate) fn prepare_snapshot(
+    directory: &StoreDirectory,
+    chain: &OpenChain,
+    observer: Observer<'_>,
+) -> Result<Option<Prepared>> {
     let runs = chain.newest_first();
-    let is_snapshot = matches!(runs.as_slice(), [only] if only.header().kind == RunKind::Snapshot);
-    let Some(newest) = runs.first().filter(|_| chain.mark != Mark::ROOT && !is_snapshot) else { return Ok(None) };
+    let Some(newest) = runs.first().filter(|_| chain.mark != Mark::ROOT) else { return Ok(None) };
     let header = RunHeader {
         kind: RunKind::Snapshot,
         from: Version::EMPTY,
@@ -30,23 +89,43 @@ pub(super) fn write_snapshot(directory: &StoreDirectory, chain: &OpenChain) -> R
         ..newest.header().clone()
     };
     let (content, _) = merged_with_ranges(&runs);
-    write(directory, &header, &mut content.live(), &RangeSet::default(), newest.metadata()).map(Some)
+    prepare(directory, &header, &mut content.live(), &RangeSet::default(), newest.metadata(), observer).map(Some)
 }
 
 /// Writes the single deltas above the base as one collapsed delta; `None` where there are fewer than two.
 ///
 /// # Errors
 /// As [`write_snapshot`].
-pub(super) fn write_collapsed(directory: &StoreDirectory, chain: &OpenChain) -> Result<Option<RunName>> {
+pub(super) fn write_collapsed(
+    directory: &StoreDirectory,
+    chain: &OpenChain,
+    observer: Observer<'_>,
+) -> Result<Option<RunName>> {
     let newest_first: Vec<Arc<Run>> = chain.singles.iter().rev().cloned().collect(); // at most the tail
-    collapse(directory, &newest_first)
+    collapse(directory, &newest_first, observer)
 }
 
 /// Writes adjacent deltas, newest first, as one; `None` where there are fewer than two.
 ///
 /// # Errors
 /// As [`write_snapshot`].
-pub(super) fn collapse(directory: &StoreDirectory, newest_first: &[Arc<Run>]) -> Result<Option<RunName>> {
+pub(crate) fn collapse(
+    directory: &StoreDirectory,
+    newest_first: &[Arc<Run>],
+    observer: Observer<'_>,
+) -> Result<Option<RunName>> {
+    prepare_collapsed(directory, newest_first, observer)?.map(Prepared::publish).transpose()
+}
+
+/// As [`collapse`], without giving it its name.
+///
+/// # Errors
+/// As [`write_snapshot`].
+pub(crate) fn prepare_collapsed(
+    directory: &StoreDirectory,
+    newest_first: &[Arc<Run>],
+    observer: Observer<'_>,
+) -> Result<Option<Prepared>> {
     let [newest, .., oldest] = newest_first else { return Ok(None) };
     let below = oldest.header();
     let header = RunHeader {
@@ -57,30 +136,64 @@ pub(super) fn collapse(directory: &StoreDirectory, newest_first: &[Arc<Run>]) ->
         ..newest.header().clone()
     };
     let (mut content, ranges) = merged_with_ranges(newest_first);
-    write(directory, &header, &mut content, &ranges, newest.metadata()).map(Some)
+    if header.from == Version::EMPTY {
+        // Nothing lies below: what was removed leaves no mark.
+        return prepare(directory, &header, &mut content.live(), &RangeSet::default(), newest.metadata(), observer)
+            .map(Some);
+    }
+    prepare(directory, &header, &mut content, &ranges, newest.metadata(), observer).map(Some)
 }
 
-fn write(
+fn prepare(
     directory: &StoreDirectory,
     header: &RunHeader,
     content: &mut dyn Cursor,
     ranges: &RangeSet,
     metadata: &[u8],
-) -> Result<RunName> {
+    observer: Observer<'_>,
+) -> Result<Prepared> {
     let name = name_of(header)?;
-    let mut file = directory.create_run(&name)?;
-    let mut run = RunWriter::new(&mut *file, &directory.display_path(name), header, WriterOptions::aligned())?;
+    let mut file = directory.create_rewritten(&name)?;
+    let mut telling = Observed { file: &mut *file, observer, written: 0, unsynced: 0 };
+    let mut run = RunWriter::new(&mut telling, &directory.display_path(name), header, WriterOptions::aligned())?;
     while content.advance()? {
         run.add(content.key(), content.change())?;
     }
     run.range_tombstones(ranges)?;
     run.finish(metadata)?;
-    match file.publish() {
-        Ok(()) => Ok(name),
-        // Somebody else made the same content under the same name.
-        Err(PublishError::NotPublished(error)) if error.is_already_exists() => Ok(name),
-        Err(PublishError::NotPublished(error) | PublishError::Unknown(error)) => {
-            Err(error.context(format!("the run {name} was not made")))
+    Ok(Prepared { name, file })
+}
+
+/// Tells how much has been written, and makes it durable bit by bit.
+struct Observed<'f> {
+    file: &'f mut dyn PendingFile,
+    observer: Observer<'f>,
+    written: u64,
+    unsynced: u64,
+}
+
+impl std::fmt::Debug for Observed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observed").field("file", &self.file).field("written", &self.written).finish_non_exhaustive()
+    }
+}
+
+impl WriteFile for Observed<'_> {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.append(bytes)?;
+        self.written = self.written.saturating_add(bytes.len() as u64);
+        self.unsynced = self.unsynced.saturating_add(bytes.len() as u64);
+        if self.unsynced >= SYNCED_BYTES {
+            self.unsynced = 0;
+            self.file.sync()?;
         }
+        match (self.observer)(self.written) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::new(ErrorKind::Cancelled, "writing a run")),
+        }
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync()
     }
 }

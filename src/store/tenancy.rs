@@ -19,6 +19,9 @@ impl Committer for Tenancy {
     fn commit(&self, changes: ChangeSet<'_>) -> Result<Version> {
         let version = self.core.commit(&changes)?;
         self.core.fold_soon();
+        if let Some(caretaker) = self.core.caretaker.get() {
+            caretaker.committed(&self.core);
+        }
         Ok(version)
     }
 }

@@ -1,12 +1,15 @@
 //! Looking after a store's files: checking every byte, and letting go of old versions.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use super::directory::StoreDirectory;
-use crate::catalog::Catalog;
+use super::core::Core;
+use super::directory::{MOST_ATTEMPTS, StoreDirectory, is_about_the_file, is_about_the_listing};
+use crate::catalog::{Catalog, Deletion, FileName, Fork, RunName, Sparing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::version::Version;
+use crate::run::Run;
+use crate::version::{RunId, RunKind, Version, VersionId};
 
 /// What a verification has read, and what is wrong with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,8 +19,10 @@ pub struct Verified {
     pub runs: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The runs that are damaged, each with what is wrong.
+    /// The files that are damaged, each with what is wrong.
     pub damaged: Vec<(PathBuf, String)>,
+    /// The runs among them.
+    pub(crate) damaged_runs: Vec<(RunName, String)>,
 }
 
 /// What a retirement has deleted.
@@ -30,51 +35,113 @@ pub struct Retired {
     pub deleted: Vec<(PathBuf, String)>,
 }
 
-/// Reads every page, index, filter and footer of every run, and checks them. `observe` hears of the bytes read so far, and
-/// may end it.
+/// Reads every page, index, filter and footer of every run, and checks them, and how the runs and forks build on each other.
+/// `observe` hears of the bytes read so far, and may end it.
 ///
 /// # Errors
 /// `Cancelled`, or what the disk reports. Damage is no error here but the answer.
-pub(super) fn verify(directory: &StoreDirectory, observe: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Verified> {
+pub(crate) fn verify(directory: &StoreDirectory, observe: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Verified> {
     let mut verified = Verified::default();
-    for name in directory.catalog()?.listing().runs.keys() {
+    let catalog = directory.catalog()?;
+    let mut tips = BTreeMap::new(); // a few dozen bytes a run
+    for name in catalog.listing().runs.keys() {
         let before = verified.bytes;
-        let outcome = directory.open_run(name).and_then(|run| {
+        let outcome = directory.open_run_of(&catalog, name).and_then(|run| {
             verified.bytes += run.file_bytes();
-            run.verify(&mut |bytes| observe(before.saturating_add(bytes)))
+            run.verify(&mut |bytes| observe(before.saturating_add(bytes)))?;
+            check_tip(&catalog, &run, &mut tips)
         });
         match outcome {
             Ok(()) => {}
             Err(error) if error.is_corrupt() || matches!(error.kind(), ErrorKind::Unsupported) => {
                 verified.damaged.push((directory.display_path(name), error.to_string()));
+                verified.damaged_runs.push((*name, error.to_string()));
             }
             Err(error) if error.is_not_found() => continue, // cleaned up since the listing
             Err(error) => return Err(error),
         }
         verified.runs += 1;
     }
+    for (epoch, fork) in &catalog.listing().forks {
+        if let Fork::Damaged(damage) = fork {
+            verified.damaged.push((directory.display_path(FileName::Fork(*epoch)), damage.clone()));
+        }
+    }
     Ok(verified)
 }
 
-/// Keeps the newest `retain` versions readable and deletes what nothing needs any more.
+/// Every run that ends at a version, or starts from it, names the one delta that made it. Runs are met in the order of the
+/// versions that they make, so whatever one starts from has been met.
+fn check_tip(catalog: &Catalog, run: &Run, tips: &mut BTreeMap<VersionId, RunId>) -> Result<()> {
+    let header = run.header();
+    let mismatch = |what: &str, expected: &RunId, found: &RunId| {
+        Error::corrupt(run.path().to_path_buf(), 0, format!("{what} {expected}"), format!("{what} {found}"))
+    };
+    let is_delta = header.kind == RunKind::Delta && catalog.lineage().owns(header.to_id());
+    let below = catalog.at(header.from).filter(|_| is_delta);
+    if let Some(expected) = below.and_then(|below| tips.get(&below)).filter(|tip| **tip != header.parent) {
+        return Err(mismatch("parent", expected, &header.parent));
+    }
+    match tips.insert(header.to_id(), header.tip) {
+        Some(known) if known != header.tip => {
+            tips.insert(header.to_id(), known);
+            Err(mismatch("tip", &known, &header.tip))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a retirement keeps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Retained {
+    /// The newest versions that stay readable.
+    pub(crate) versions: usize,
+    /// The newest versions whose single deltas stay.
+    pub(crate) changes: u64,
+}
+
+/// Keeps the newest versions readable and deletes what nothing needs any more.
 ///
 /// Announces first what it gives up, then lists again and deletes by that second listing: so a writer that rolls back at the
 /// same time either sees the announcement or is seen. Views that are open read on: their files are mapped.
 ///
 /// # Errors
 /// What the disk reports. Stopping anywhere leaves every retained version readable; calling again goes on.
-pub(super) fn retire(directory: &StoreDirectory, retain: usize) -> Result<Retired> {
-    if retain == 0 {
+pub(crate) fn retire(directory: &StoreDirectory, retained: Retained) -> Result<Retired> {
+    if retained.versions == 0 {
         return Err(Error::invalid("at least the newest version stays"));
     }
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match retire_once(directory, retained) {
+            Err(error) if attempt < MOST_ATTEMPTS && is_about_the_listing(&error) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+fn retire_once(directory: &StoreDirectory, retained: Retained) -> Result<Retired> {
     let before = directory.catalog()?;
-    if let Some(horizon) = before.next_horizon(retain) {
+    if let Some(horizon) = before.next_horizon(retained.versions) {
         directory.announce(horizon, before.highest_epoch())?;
     }
     let catalog = directory.catalog()?;
+    if catalog.head().epoch < before.head().epoch {
+        // Heads only move on to higher epochs: the listing was overtaken by another retirement.
+        let file = directory.display_path(catalog.head());
+        return Err(Error::new(ErrorKind::Missing { file }, "the files of the newest version were replaced meanwhile"));
+    }
+    // What has gone in between was overtaken by something that this listing may have missed.
+    let gone = before.listing().runs.keys().filter(|run| !catalog.listing().runs.contains_key(run));
+    let plan = checked_plan(directory, &catalog, retained, gone.copied().collect())?;
+    if !plan.is_empty() {
+        // What the others go for may be visible but not yet durable, left by a maintainer that was killed.
+        directory.sync()?;
+    }
     let mut retired = Retired { oldest: oldest(&catalog), deleted: Vec::new() };
-    let doomed = catalog.retire(&[])?.delete;
-    for deletion in doomed.into_iter().filter(|deletion| !directory.is_being_written(&deletion.file)) {
+    let doomed = plan.into_iter().filter(|deletion| !directory.is_being_written(&deletion.file));
+    for deletion in doomed {
         match directory.delete(&deletion.file) {
             Err(error) if error.is_not_found() => {}
             outcome => outcome?,
@@ -82,6 +149,62 @@ pub(super) fn retire(directory: &StoreDirectory, retain: usize) -> Result<Retire
         retired.deleted.push((directory.display_path(deletion.file), deletion.reason.to_string()));
     }
     Ok(retired)
+}
+
+impl Core {
+    /// As [`retire`]; the index forgets the versions too.
+    pub(crate) fn retire(&self, retained: Retained) -> Result<Retired> {
+        let retired = retire(&self.directory, retained)?;
+        self.backend.engine().forget_versions(self.store, retired.oldest)?;
+        Ok(retired)
+    }
+}
+
+/// What [`retire`] would delete, and why. Announces and deletes nothing.
+///
+/// # Errors
+/// As [`retire`].
+pub(crate) fn retirable(directory: &StoreDirectory, retained: Retained) -> Result<Retired> {
+    let (catalog, plan) = directory.at_a_listing(|before| {
+        let mut listing = before.listing().clone();
+        listing.horizons.extend(before.next_horizon(retained.versions));
+        let catalog = Catalog::new(listing);
+        let plan = checked_plan(directory, &catalog, retained, BTreeSet::new())?;
+        Ok((catalog, plan))
+    })?;
+    let doomed = plan.into_iter().filter(|deletion| !directory.is_being_written(&deletion.file));
+    let deleted = doomed.map(|deletion| (directory.display_path(deletion.file), deletion.reason.to_string())).collect();
+    Ok(Retired { oldest: oldest(&catalog), deleted })
+}
+
+/// The deletions, none of them for the sake of a run that cannot be opened.
+fn checked_plan(
+    directory: &StoreDirectory,
+    catalog: &Catalog,
+    retained: Retained,
+    doubtful: BTreeSet<RunName>,
+) -> Result<Vec<Deletion>> {
+    let mut sparing = Sparing { pins: Vec::new(), changes: retained.changes, doubtful };
+    loop {
+        let plan = catalog.retire(&sparing)?;
+        #[cfg(feature = "conformance")]
+        if !super::planted::looks_before_retiring(directory.planted()) {
+            return Ok(plan.delete);
+        }
+        let mut unsound = BTreeSet::new();
+        for run in &plan.relied_on {
+            match directory.open_run_of(catalog, run) {
+                Ok(_) => {}
+                Err(error) if is_about_the_file(&error) => _ = unsound.insert(*run),
+                Err(error) => return Err(error),
+            }
+        }
+        if unsound.is_empty() {
+            return Ok(plan.delete);
+        }
+        // Each turn adds one at least, so there are no more turns than files.
+        sparing.doubtful.extend(unsound);
+    }
 }
 
 fn oldest(catalog: &Catalog) -> Version {

@@ -3,7 +3,7 @@
 use alluvium::backend::IndexImage;
 use alluvium::fs::SimDisk;
 use alluvium::prelude::*;
-use alluvium::{Access, StoreOptions};
+use alluvium::{Access, Residency, StoreOptions};
 
 use super::model::{Machine, Process};
 
@@ -51,4 +51,42 @@ fn opening_without_an_index_reads_as_much_for_many_keys_as_for_few() {
     let [(few, _), (many, file)] = read;
     assert!(many <= few + 64, "{few} bytes for 1,000 keys, {many} for 20,000");
     assert!(many * 20 < file, "{many} bytes of a file of {file}");
+}
+
+/// The whole state in the index, as it was before the last two commits and a snapshot: what a kill leaves, since nothing logs it.
+#[test]
+fn r12_a_resident_store_that_was_killed_reads_what_its_index_lacks_and_not_the_state() {
+    let resident = StoreOptions::default().residency(Residency::Resident);
+    let mut process = Process::on(&Machine::new(), &resident);
+    process.open().unwrap();
+    let commit = |process: &Process, range: std::ops::Range<u32>| {
+        let mut batch = process.provider().begin(process.provider().latest().unwrap()).unwrap();
+        let family = batch.create_family("left").unwrap();
+        for number in range {
+            batch.put(family, &number.to_be_bytes(), format!("the value of {number}").as_bytes()).unwrap();
+        }
+        batch.commit().unwrap();
+    };
+    commit(&process, 0..20_000);
+    process.provider().settle().unwrap();
+    let killed = process.index.image();
+    commit(&process, 0..10);
+    commit(&process, 20_000..20_010);
+    process.provider().snapshot().unwrap();
+    let machine = process.machine();
+    let read = [killed, IndexImage::default()].map(|index| {
+        let machine = Machine { index, ..machine.fork() };
+        let mut process = Process::on(&machine, &resident.clone().access(Access::Positioned));
+        process.open().unwrap();
+        let (opened, _) = process.recorder.bytes_read();
+        let batch = process.provider().begin(process.provider().latest().unwrap()).unwrap();
+        assert_eq!(batch.scan(batch.family("left").unwrap()).unwrap().count(), 20_010);
+        opened
+    });
+    let [killed, lost] = read;
+    println!("{killed} bytes read after a kill, {lost} without an index, of {}", largest_file(&machine.disk));
+    assert!(
+        lost >= largest_file(&machine.disk) / 2 && killed * 20 < lost,
+        "{killed} after a kill, {lost} without an index"
+    );
 }

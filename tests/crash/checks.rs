@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use alluvium::fs::SimDisk;
 use alluvium::prelude::*;
-use alluvium::{RocksDbProvider, Version, VersionInfo};
+use alluvium::{ErrorKind, RocksDbProvider, Version, VersionInfo};
 
 use super::disk::is_temporary;
 use super::model::{Content, FAMILIES, KEYS, Line};
@@ -28,11 +28,26 @@ pub(super) fn observe(provider: &RocksDbProvider) -> Verdict<Line> {
     let latest = provider.latest().told("latest()")?;
     let infos = provider.versions().told("versions()")?;
     let listed: Vec<Version> = infos.iter().map(|info| info.version).collect();
-    let expected: Vec<Version> = (1..=latest.0).map(Version).collect();
+    let first = listed.first().copied().unwrap_or(Version(1));
+    let expected: Vec<Version> = (first.0..=latest.0).map(Version).collect();
     if listed != expected {
         return Err(format!("latest() is {latest} but versions() shows {listed:?}"));
     }
-    (0..=latest.0).map(|version| observe_version(provider, Version(version), &infos)).collect()
+    let observed = |version: Version| {
+        let is_gone = version > Version(0) && version < first;
+        if is_gone { observe_gone(provider, version) } else { observe_version(provider, version, &infos) }
+    };
+    (0..=latest.0).map(|version| observed(Version(version))).collect()
+}
+
+fn observe_gone(provider: &RocksDbProvider, version: Version) -> Verdict<Content> {
+    match provider.read_at(version) {
+        Err(error) if matches!(error.kind(), ErrorKind::VersionNotFound { .. }) => {
+            Ok(Content { is_given_up: true, ..Content::default() })
+        }
+        Err(error) => Err(format!("version {version}, which is not listed: {error}")),
+        Ok(_) => Err(format!("version {version} is not listed and can be read")),
+    }
 }
 
 fn observe_version(provider: &RocksDbProvider, version: Version, infos: &[VersionInfo]) -> Verdict<Content> {
@@ -97,11 +112,17 @@ pub(super) fn check(provider: &RocksDbProvider, allowed: &[Line]) -> Verdict<usi
     Ok(found)
 }
 
+/// Whether a version looks as the model has it. What was let go of may be gone, or still be there.
+fn shows(model: &Content, seen: &Content) -> bool {
+    let is_same = (&model.families, &model.metadata) == (&seen.families, &seen.metadata);
+    if seen.is_given_up { model.is_given_up } else { is_same }
+}
+
 /// Which of the allowed lines this is.
 pub(super) fn matching(line: &Line, allowed: &[Line]) -> Verdict<usize> {
     allowed
         .iter()
-        .position(|allowed| allowed == line)
+        .position(|allowed| allowed.len() == line.len() && allowed.iter().zip(line).all(|(one, seen)| shows(one, seen)))
         .ok_or_else(|| format!("the store holds {line:#?}\nwhich is none of what is allowed: {allowed:#?}"))
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
 use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -25,6 +26,8 @@ pub(super) enum Base {
     Two,
     /// A snapshot, a superseded version, a range deleted; part of it folded.
     Snapshotted,
+    /// The same, and the snapshot is cut off in the middle.
+    Damaged,
 }
 
 impl Base {
@@ -34,7 +37,7 @@ impl Base {
         match self {
             Self::Empty => &[],
             Self::Two => &[Op::Commit, Op::Commit],
-            Self::Snapshotted => {
+            Self::Snapshotted | Self::Damaged => {
                 &[Op::Commit, Op::DeleteRange, Op::Snapshot, Op::Settle, Op::Commit, Op::Settle, Op::Older]
             }
         }
@@ -48,7 +51,13 @@ impl Base {
         process.open().unwrap();
         self.operations().iter().try_for_each(|op| process.run(*op)).unwrap();
         let machine = process.machine();
-        Machine { disk: machine.disk.survive(Survivors::All), ..machine }
+        let disk = machine.disk.survive(Survivors::All);
+        if self == Self::Damaged {
+            let files = disk.files();
+            let snapshot = files.iter().find(|path| path.extension().is_some_and(|extension| extension == "snapshot"));
+            disk.truncate(snapshot.unwrap(), 700).unwrap();
+        }
+        Machine { disk, ..machine }
     }
 }
 
@@ -61,13 +70,18 @@ pub(super) struct History {
 
 /// All histories of up to `longest` operations, the short ones first.
 pub(super) fn histories(bases: &[Base], longest: usize) -> Vec<History> {
+    histories_of(&Op::ALL, bases, longest)
+}
+
+/// All histories of up to `longest` of these operations, the short ones first.
+pub(super) fn histories_of(operations: &[Op], bases: &[Base], longest: usize) -> Vec<History> {
     let mut all: Vec<History> = bases.iter().map(|base| History { base: *base, ops: Vec::new() }).collect();
     let mut first = 0;
     for _ in 0..longest {
         let end = all.len();
         for place in first..end {
             let History { base, ops } = all[place].clone();
-            all.extend(Op::ALL.map(|op| History { base, ops: [ops.as_slice(), &[op]].concat() }));
+            all.extend(operations.iter().map(|op| History { base, ops: [ops.as_slice(), &[*op]].concat() }));
         }
         first = end;
     }
@@ -80,6 +94,8 @@ pub(super) struct Plan {
     pub(super) histories: Vec<History>,
     pub(super) options: StoreOptions,
     pub(super) lie: Lie,
+    /// Whether whoever recovers cleans up as well, and leaves exactly what is needed.
+    pub(super) cleans_up: bool,
 }
 
 /// What was explored.
@@ -294,6 +310,9 @@ impl Explorer<'_> {
         process.open().told("the open after that")?;
         check(process.provider(), from_ref(&process.line)).map_err(|what| format!("after the next open: {what}"))?;
         check_swept(process.recorder.sim())?;
+        if self.plan.cleans_up {
+            clean_up(&mut process)?;
+        }
         check_offences(&process)
     }
 
@@ -345,6 +364,31 @@ impl Explorer<'_> {
         }
         Ok(())
     }
+}
+
+/// Cleans up twice: the first time leaves what the newest versions need, so the second finds nothing. Then nothing is damaged, and
+/// every run that is left is one that a version in the listing, or one after it, is made of.
+fn clean_up(process: &mut Process) -> Verdict<()> {
+    process.run(Op::Repair).told("the repair")?;
+    process.run(Op::Retire).told("the clean-up")?;
+    check(process.provider(), from_ref(&process.line)).map_err(|what| format!("after the clean-up: {what}"))?;
+    let again = process.provider().retire(2).told("the second clean-up")?;
+    if !again.deleted.is_empty() {
+        return Err(format!("the second clean-up found {:?}", again.deleted));
+    }
+    let damaged = process.provider().verify(|_| ControlFlow::Continue(())).told("verifying")?.damaged;
+    if !damaged.is_empty() {
+        return Err(format!("damaged after the clean-up: {damaged:?}"));
+    }
+    let files = process.recorder.sim().files();
+    let horizons = files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "horizon")).count();
+    if horizons > 1 {
+        return Err(format!("{horizons} announcements are left: {files:?}"));
+    }
+    process.open().told("the open after the clean-up")?;
+    check(process.provider(), from_ref(&process.line))
+        .map(drop)
+        .map_err(|what| format!("opened after the clean-up: {what}"))
 }
 
 fn check_offences(process: &Process) -> Verdict<()> {

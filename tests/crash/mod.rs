@@ -5,7 +5,7 @@
 //!   disk      a disk that takes an image before each change; can be told to lie about syncs
 //!   harness   histories ─► moments of their last operation ─► surviving images ─► recoveries ─► their moments ─► …
 //!   checks    the contract: what a provider shows is one of the states that the model allows, whole
-//!   tests     exhaustive · planted bugs · faults without a crash · damaged files · bytes read at open
+//!   tests     exhaustive · upkeep (clean-up, repair, outsiders) · planted bugs · faults without a crash · damaged files · bytes read at open
 //! ```
 //!
 //! **How it is exhaustive.** A crash inside an operation is a crash of the history that ends with it, so only the last
@@ -25,3 +25,4 @@ mod faults;
 mod harness;
 mod model;
 mod planted;
+mod upkeep;

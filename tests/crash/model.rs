@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +10,13 @@ use alluvium::backend::{IndexImage, SimIndex};
 use alluvium::fs::{Disk, SimDisk};
 use alluvium::prelude::*;
 use alluvium::{
-    Clock, IdSource, LocalCheckpoint, Result, RocksDbProvider, StateStoreId, StoreOptions, Transaction, Version,
+    Clock, IdSource, LocalCheckpoint, Maintenance, MaintenanceOptions, Result, RocksDbProvider, StateStoreId,
+    StoreOptions, Transaction, Version,
 };
 
 use super::disk::Recorder;
+
+const GO_ON: &(dyn Fn(u64) -> ControlFlow<()> + Sync) = &|_| ControlFlow::Continue(());
 
 /// Where the checkpoint lies on the simulated disk.
 pub(super) const ROOT: &str = "/checkpoint";
@@ -25,11 +29,13 @@ pub(super) const KEYS: [&[u8]; 5] = [b"", b"a", b"ab", b"b", b"c"];
 pub(super) struct Content {
     pub(super) families: BTreeMap<&'static str, BTreeMap<Vec<u8>, Vec<u8>>>,
     pub(super) metadata: Vec<u8>,
+    /// Set in the model where the version was let go of, which may not be done yet; in what is observed, where it is gone.
+    pub(super) is_given_up: bool,
 }
 
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{}]", self.metadata.escape_ascii())?;
+        write!(f, "[{}]{}", self.metadata.escape_ascii(), if self.is_given_up { " given up" } else { "" })?;
         for (family, map) in &self.families {
             write!(f, " {family}:")?;
             map.iter().try_for_each(|(k, v)| write!(f, " {}={:?}", k.escape_ascii(), v.escape_ascii().to_string()))?;
@@ -58,7 +64,16 @@ pub(super) enum Op {
     Reopen,
     /// The index takes in all deltas.
     Settle,
+    /// All but the newest two versions are let go.
+    Retire,
+    /// Somebody who has no provider takes a snapshot and lets go of the same versions.
+    Outsider,
+    /// Everything is verified, and what is damaged made anew.
+    Repair,
 }
+
+/// The versions that stay when others are let go.
+const RETAINED: usize = 2;
 
 impl Op {
     pub(super) const ALL: [Self; 8] = [
@@ -74,6 +89,12 @@ impl Op {
 
     /// The line after this operation, where it is the `attempt`th that writes.
     pub(super) fn after(self, line: &Line, attempt: u64) -> Line {
+        if let Self::Retire | Self::Outsider = self {
+            let mut next = line.clone();
+            let given_up = line.len().saturating_sub(RETAINED);
+            next.iter_mut().take(given_up).skip(1).for_each(|content| content.is_given_up = true);
+            return next;
+        }
         let base = match self {
             Self::Commit | Self::DeleteRange => line.len() - 1,
             Self::Older => line.len().saturating_sub(2),
@@ -82,6 +103,7 @@ impl Op {
         let mut next = line[..=base].to_vec();
         let mut content = line[base].clone();
         content.metadata = metadata(attempt);
+        content.is_given_up = false;
         for edit in batch(self, attempt) {
             edit.make(&mut content);
         }
@@ -278,6 +300,13 @@ impl Process {
             Op::Abort => self.transact(op, head.saturating_sub(1), false)?,
             Op::Snapshot => self.provider().snapshot().map(drop)?,
             Op::Collapse => self.provider().collapse().map(drop)?,
+            Op::Retire => self.provider().retire(RETAINED).map(drop)?,
+            Op::Outsider => {
+                let outsider = self.outsider()?;
+                outsider.compact(GO_ON)?;
+                outsider.retire()?;
+            }
+            Op::Repair => self.provider().repair(GO_ON)?.into_result().map(drop)?,
             Op::Reopen => self.open()?,
             Op::Settle => {
                 self.provider().settle()?;
@@ -286,6 +315,15 @@ impl Process {
         }
         self.line = next;
         Ok(())
+    }
+
+    /// Somebody who looks after the store without opening it.
+    fn outsider(&mut self) -> Result<Maintenance> {
+        self.starts += 1;
+        let disk: Arc<dyn Disk> = Arc::new(self.recorder.clone());
+        let options = MaintenanceOptions::default().retain_versions(RETAINED)?;
+        let (ids, clock) = (IdSource::seeded(self.starts << 32), Arc::new(Still));
+        Ok(Maintenance::on_with(LocalCheckpoint::on(disk, ROOT)?, store_id(), options, ids, clock))
     }
 
     fn transact(&mut self, op: Op, base: usize, commits: bool) -> Result<()> {

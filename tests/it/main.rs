@@ -8,11 +8,17 @@ mod conformance;
 #[path = "../crash/mod.rs"]
 mod crash;
 #[cfg(test)]
+mod field_cases_upkeep;
+#[cfg(test)]
+mod maintenance;
+#[cfg(test)]
 mod memory;
 #[cfg(all(test, feature = "rocksdb"))]
 mod process;
 #[cfg(test)]
 mod smoke;
+#[cfg(test)]
+mod two_processes;
 #[cfg(test)]
 mod upkeep;
 #[cfg(test)]

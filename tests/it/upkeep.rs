@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use alluvium::fs::SimDisk;
 use alluvium::prelude::*;
-use alluvium::{Backend, FamilyId, LocalCheckpoint, RocksDbProvider, StateStoreId, StoreOptions, Version};
+use alluvium::{Backend, FamilyId, LocalCheckpoint, RocksDbProvider, StateStoreId, StoreOptions, Upkeep, Version};
 
 const FAMILY: FamilyId = FamilyId::DEFAULT;
 
@@ -44,7 +44,7 @@ fn model(versions: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
 fn deltas_that_join_the_base_and_are_merged_read_like_any_others() {
     let disk = SimDisk::new(1);
     let backend = Backend::in_memory().unwrap();
-    let options = StoreOptions::default().longest_tail(2).unwrap().collapse_from(1);
+    let options = StoreOptions::default().upkeep(Upkeep::Manual).longest_tail(2).unwrap().collapse_from(1);
     let provider = open(&disk, &backend, options.clone());
     for version in 1..=60 {
         commit(&provider, version);
@@ -72,7 +72,7 @@ fn deltas_that_join_the_base_and_are_merged_read_like_any_others() {
 fn a_snapshot_taken_while_others_commit_moves_the_base_and_leaves_no_delta_behind() {
     let disk = SimDisk::new(2);
     let backend = Backend::in_memory().unwrap();
-    let options = StoreOptions::default().longest_tail(2).unwrap().collapse_from(1);
+    let options = StoreOptions::default().upkeep(Upkeep::Manual).longest_tail(2).unwrap().collapse_from(1);
     let provider = open(&disk, &backend, options);
     (1..=20).for_each(|version| commit(&provider, version));
     std::thread::scope(|scope| {

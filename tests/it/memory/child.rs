@@ -27,7 +27,7 @@ pub(super) fn run(case: &str, place: &Path) -> Numbers {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{case}: {text}\n{}", String::from_utf8_lossy(&output.stderr));
     // The test runner writes its own words before the first one.
-    let told = text.lines().filter_map(|line| line.split_once(MARK)?.1.split_once(' '));
+    let told = text.lines().filter_map(|line| line.split_once(MARK)?.1.rsplit_once(' '));
     let numbers: Numbers = told.map(|(name, number)| (name.to_owned(), number.parse().unwrap())).collect();
     println!("{case}: {numbers:?}");
     numbers

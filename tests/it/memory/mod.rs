@@ -6,13 +6,6 @@
 //!   stores   stores of many keys, sized for CI by small limits: the state is 20 times the limit
 //!   tests    one a case: M1, M3 … M27, F1
 //! ```
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "tests fail by panicking, and tell numbers"
-)]
-
 mod budget;
 #[cfg(feature = "rocksdb")]
 mod cases;

@@ -1,7 +1,6 @@
 //! Stores of many keys whose content follows from numbers, so that checking it takes no memory.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use alluvium::prelude::*;
 use alluvium::store::Transaction;
@@ -48,7 +47,7 @@ pub(super) fn open(backend: &Backend, place: &Path, name: &str, residency: Resid
 
 pub(super) fn open_with(backend: &Backend, place: &Path, name: &str, options: StoreOptions) -> RocksDbProvider {
     let checkpoint = LocalCheckpoint::open(place.join("checkpoint")).unwrap();
-    RocksDbProvider::open(backend, Arc::new(checkpoint), StateStoreId::new("op", 0, name).unwrap(), options).unwrap()
+    RocksDbProvider::open(backend, checkpoint, StateStoreId::new("op", 0, name).unwrap(), options).unwrap()
 }
 
 pub(super) fn put(transaction: &mut Transaction, number: u64, round: u64) {

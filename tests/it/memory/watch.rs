@@ -27,7 +27,7 @@ impl Watch {
         let thread = thread::spawn(move || {
             while !shared_ends.load(Ordering::Relaxed) {
                 shared_peak.fetch_max(anonymous_bytes(), Ordering::Relaxed);
-                thread::sleep(Duration::from_millis(1));
+                thread::park_timeout(Duration::from_millis(1));
             }
         });
         Self { peak, ends, thread: Some(thread) }

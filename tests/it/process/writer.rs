@@ -101,7 +101,8 @@ pub(super) fn backend_options() -> BackendOptions {
 
 /// Short tails, so that folding has begun at any moment.
 pub(super) fn store_options() -> StoreOptions {
-    StoreOptions::default().longest_tail(4).unwrap()
+    // Every version stays, so that all of them can be checked.
+    StoreOptions::default().longest_tail(4).unwrap().retain_versions(1_000_000).unwrap()
 }
 
 #[test]

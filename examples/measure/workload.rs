@@ -1,6 +1,8 @@
-//! What every contender is given: the same keys, values and picks, from one seed.
+//! Keys, values and picks, from one seed: everybody who is measured is given the same, and nobody needs to remember it.
 
 use std::collections::HashSet;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// The length of a key.
 pub(crate) const KEY_BYTES: usize = 16;
@@ -15,7 +17,7 @@ pub(crate) type Key = [u8; KEY_BYTES];
 pub(crate) type Value = [u8; VALUE_BYTES];
 
 /// The mixing function of `SplitMix64` (Steele, Lea, Flood 2014): a bijection, so that no two keys are the same.
-fn mix(seed: u64) -> u64 {
+pub(crate) fn mix(seed: u64) -> u64 {
     let z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -50,6 +52,12 @@ pub(crate) fn updates(key: &Key, stored: &[u8]) -> Option<u64> {
     (value(key, count) == *stored).then_some(count)
 }
 
+/// What a key and its value add to the checksum of a version, which is the wrapping sum over its entries: it can be computed in
+/// any order, of what is stored and of what should be.
+pub(crate) fn fingerprint(key: &[u8], value: &[u8]) -> u64 {
+    xxh3_64_with_seed(value, xxh3_64(key))
+}
+
 /// Keys, and who is picked when.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Workload {
@@ -73,5 +81,17 @@ impl Workload {
             }
         }
         picks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_tells_its_key_and_its_update() {
+        let (one, two) = (key(1), key(2));
+        assert_eq!((updates(&one, &value(&one, 7)), updates(&two, &value(&one, 7))), (Some(7), None));
+        assert_ne!(fingerprint(&one, &value(&one, 7)), fingerprint(&one, &value(&one, 8)));
     }
 }

@@ -1,0 +1,158 @@
+//! The same commits on few and on many keys; beside a snapshot; opening and rolling back afterwards.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use alluvium::{RocksDbProvider, StateStoreProvider, StoreOptions, SystemClock};
+
+use crate::measure::report::{Must, Report, median};
+use crate::measure::workload::{BATCH_KEYS, KEY_BYTES, VALUE_BYTES};
+use crate::setup::{Place, batch, bytes_to_open, load, open_cold, picks, restore_and_copy, roll_back};
+use crate::{Args, Failure, float};
+
+/// What commits cost on some number of keys.
+struct Cost {
+    commit_ms: f64,
+    commit_bytes: f64,
+    background_bytes: f64,
+}
+
+pub(crate) fn measure(args: &Args, report: &mut Report) -> Result<(), Failure> {
+    let mut costs = Vec::new();
+    for keys in args.keys {
+        let dir = tempfile::tempdir_in(&args.dir)?;
+        let place = Place::new(dir.path());
+        eprintln!("\n{keys} keys, {} commits of {BATCH_KEYS}", args.commits);
+        costs.push(commits(args, keys, &place, report)?);
+        opening(args, keys, &place, report)?;
+    }
+    let [few, many] = costs.as_slice() else { return Err("two numbers of keys".into()) };
+    let flat = args.required.then_some(Must::Below(1.2));
+    report.figure("commit time, many keys / few", many.commit_ms / few.commit_ms, "×", flat)?;
+    report.figure("bytes a commit, many keys / few", many.commit_bytes / few.commit_bytes, "×", flat)
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+fn percentile(mut times: Vec<f64>, percent: usize) -> f64 {
+    times.sort_by(f64::total_cmp);
+    let place = (times.len() * percent / 100).min(times.len().saturating_sub(1));
+    times.get(place).copied().unwrap_or(0.0)
+}
+
+fn commits(args: &Args, keys: u64, place: &Place, report: &mut Report) -> Result<Cost, Failure> {
+    let clock = SystemClock::new();
+    let provider = place.open(StoreOptions::default())?;
+    load(&provider, keys)?;
+    let case = |what: &str| format!("{keys} keys, {what}");
+    let mut written = Written::default();
+    written.look(place)?;
+    (written.deltas, written.background) = (Vec::new(), 0);
+    let mut times = Vec::new();
+    for number in 0..args.commits {
+        times.push(millis(batch(&provider, &picks(keys, number), &clock)?));
+        if number % 8 == 7 {
+            written.look(place)?;
+        }
+    }
+    provider.settle()?;
+    written.look(place)?;
+    let changed = args.commits * picks(keys, 0).len() as u64 * (KEY_BYTES + VALUE_BYTES) as u64;
+    let cost = Cost {
+        commit_ms: median(times.iter().copied()),
+        commit_bytes: median(written.deltas.iter().copied()),
+        background_bytes: float(written.background) / float(changed.max(1)),
+    };
+    report.figure(&case("commit p50"), cost.commit_ms, "ms", None)?;
+    report.figure(&case("commit p99"), percentile(times, 99), "ms", None)?;
+    report.figure(&case("bytes a commit"), cost.commit_bytes, "bytes", None)?;
+    let must = args.required.then_some(Must::Below(8.0));
+    report.figure(&case("background bytes a changed byte"), cost.background_bytes, "bytes/byte", must)?;
+    beside_a_snapshot(args, keys, &provider, &clock, report)?;
+    for back in [1, 10, 100] {
+        let must = args.required.then_some(Must::Below(50.0));
+        // Back, and up again: each is an opening of its own.
+        let took = roll_back(&provider, back.min(args.commits / 2), &clock)?;
+        report.figure(&case(&format!("roll back {back}")), millis(took), "ms", must)?;
+    }
+    let upkeep = provider.upkeep();
+    eprintln!("  {upkeep:?}");
+    if let Some(error) = upkeep.last_error {
+        return Err(format!("maintenance failed: {error}").into());
+    }
+    Ok(cost)
+}
+
+/// Sizes of files by what they are for. Retirement keeps what is new, so nothing comes and goes unseen.
+#[derive(Default)]
+struct Written {
+    seen: HashMap<String, u64>,
+    deltas: Vec<f64>,
+    background: u64,
+}
+
+impl Written {
+    fn look(&mut self, place: &Place) -> Result<(), Failure> {
+        for (name, bytes) in place.sizes()? {
+            if self.seen.insert(name.clone(), bytes).is_none() {
+                if name.strip_suffix(".delta").is_some_and(|stem| !stem.contains('-')) {
+                    self.deltas.push(float(bytes));
+                } else {
+                    self.background += bytes;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Commits while snapshots are taken one after the other, against commits while none is.
+fn beside_a_snapshot(
+    args: &Args,
+    keys: u64,
+    provider: &RocksDbProvider,
+    clock: &SystemClock,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let commits = args.commits.min(400);
+    let some = |first: u64| -> Result<Vec<f64>, Failure> {
+        (first..first + commits).map(|number| Ok(millis(batch(provider, &picks(keys, number), clock)?))).collect()
+    };
+    let alone = some(args.commits)?;
+    let done = AtomicBool::new(false);
+    let beside = thread::scope(|scope| {
+        let snapshots = scope.spawn(|| -> alluvium::Result<u64> {
+            let mut taken = 0;
+            while !done.load(Ordering::Acquire) {
+                provider.snapshot()?;
+                taken += 1;
+            }
+            Ok(taken)
+        });
+        let beside = some(args.commits + commits);
+        done.store(true, Ordering::Release);
+        let taken = snapshots.join().unwrap_or_else(|_| Err("a snapshot panicked".into()))?;
+        eprintln!("  {taken} snapshots beside {commits} commits");
+        beside
+    })?;
+    let ratio = percentile(beside, 99) / percentile(alone, 99);
+    let must = args.required.then_some(Must::Below(2.0));
+    report.figure(&format!("{keys} keys, commit p99 beside a snapshot / alone"), ratio, "×", must)
+}
+
+fn opening(args: &Args, keys: u64, place: &Place, report: &mut Report) -> Result<(), Failure> {
+    let clock = SystemClock::new();
+    let case = |what: &str| format!("{keys} keys, {what}");
+    let must = args.required.then_some(Must::Below(150.0));
+    let times: Result<Vec<f64>, Failure> =
+        (0..5).map(|_| Ok(millis(open_cold(place, StoreOptions::default(), &clock)?))).collect();
+    report.figure(&case("open without work directory"), median(times?), "ms", must)?;
+    report.figure(&case("bytes read to open"), float(bytes_to_open(place)?), "bytes", None)?;
+    let (restore, copy) = restore_and_copy(place, &clock)?;
+    let must = args.required.then_some(Must::AtLeast(0.4));
+    report.figure(&case("restore / copy of the same files"), copy.as_secs_f64() / restore.as_secs_f64(), "×", must)
+}

@@ -1,0 +1,214 @@
+//! [`Background`]: looks after the store of a provider from the backend's maintenance thread.
+//!
+//! Every few commits it asks for a turn. In its turn it plans, does the most urgent task, and asks for another turn, as urgent as
+//! what is left: so the stores of a backend share the thread by urgency. What fails is left alone for a while, longer each time.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use super::options::MaintenanceOptions;
+use super::pace::Pacer;
+use super::plan::{Planned, Task, Urgency, plan};
+use super::provider::act;
+use super::standalone::Done;
+use crate::backend::JobUrgency;
+use crate::clock::Clock;
+use crate::error::{ErrorKind, Result};
+use crate::store::{Caretaker, Core, UpkeepState};
+
+/// A look costs a listing, so there is one every so many commits, and fewer where a listing is long.
+const LOOK_COMMITS: u64 = 16;
+/// Merges of the base do not wait for a long snapshot to end.
+const MERGE_BYTES: u64 = 64 << 20;
+const MANY_SOURCES: usize = 32;
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
+/// Looks after one store.
+#[derive(Debug)]
+pub(super) struct Background {
+    me: Weak<Self>,
+    options: MaintenanceOptions,
+    clock: Arc<dyn Clock>,
+    is_queued: AtomicBool,
+    /// How far a long write had come when the base was last merged beside it.
+    merged_at: AtomicU64,
+    /// Held for moments only; nothing is called under it.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    told: UpkeepState,
+    /// Commits since the last look.
+    since: u64,
+    /// A listing of so many files was read at the last look.
+    files: u64,
+    /// By kind of task: how often in a row it has failed, and when it may be tried again.
+    pauses: BTreeMap<&'static str, (u32, Duration)>,
+    /// The damage that a load has met has been looked after, as far as it can be.
+    is_repaired: bool,
+}
+
+impl Caretaker for Background {
+    fn committed(&self, core: &Arc<Core>) {
+        let is_time = {
+            let mut state = self.state();
+            state.since += 1;
+            state.told.replayed_deltas += 1;
+            state.since >= LOOK_COMMITS.max(state.files / 64)
+        };
+        if is_time {
+            self.look_soon(core);
+        }
+    }
+
+    fn tell(&self) -> UpkeepState {
+        self.state().told.clone()
+    }
+}
+
+impl Background {
+    pub(super) fn new(options: MaintenanceOptions, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            options,
+            clock,
+            is_queued: AtomicBool::new(false),
+            merged_at: AtomicU64::new(0),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Asks for a turn, unless one is coming anyway.
+    pub(super) fn look_soon(&self, core: &Arc<Core>) {
+        let is_urgent = core.sources() > MANY_SOURCES;
+        self.ask(core, if is_urgent { Urgency::Urgent } else { Urgency::Due });
+    }
+
+    fn ask(&self, core: &Arc<Core>, urgency: Urgency) {
+        let Some(me) = self.me.upgrade() else { return };
+        if self.is_queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // The job holds no claim on the store's life: a provider that is dropped ends its maintenance.
+        let (weak, has_ended) = (Arc::downgrade(core), Arc::clone(&core.upkeep_ended));
+        core.backend.upkeep().submit_at(
+            job_urgency(urgency),
+            Box::new(move || {
+                let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+                me.is_queued.store(false, Ordering::Release);
+                if !*has_ended && let Some(core) = weak.upgrade() {
+                    me.turn(&core);
+                }
+            }),
+        );
+    }
+
+    /// Does the most urgent thing, and asks for another turn if more is left.
+    fn turn(&self, core: &Arc<Core>) {
+        self.attempt("the base", || core.bound_base());
+        // After a failure the next commit asks again.
+        let Some(Planned { task, .. }) = self.look(core) else { return };
+        let observe = |bytes: u64| self.while_writing(core, bytes);
+        let pacer = Pacer::new(self.options.pace, &*self.clock, &observe);
+        let done = self.attempt(kind(&task), || act(core, &self.options, &task, &|bytes| pacer.observe(bytes)));
+        if let Some(done) = done {
+            self.state().told.tasks_done += 1;
+            if let Done::Repaired(repaired) = &done {
+                self.state().is_repaired = true;
+                for left in &repaired.irreparable {
+                    tracing::error!(file = %left.file.display(), damage = %left.damage, "a file cannot be made anew");
+                }
+            }
+            // Where nothing came of it, the plan would be the same again.
+            let is_idle =
+                matches!(&done, Done::Nothing) || matches!(&done, Done::Retired(gone) if gone.deleted.is_empty());
+            if !is_idle && let Some(left) = self.look(core) {
+                self.ask(core, left.urgency);
+            }
+        }
+    }
+
+    /// The most urgent task that is worth a turn.
+    fn look(&self, core: &Core) -> Option<Planned> {
+        let plan = self.attempt("planning", || core.directory.at_a_listing(|catalog| plan(catalog, &self.options)))?;
+        let now = self.clock.elapsed();
+        let mut state = self.state();
+        state.since = 0;
+        state.files = plan.files as u64;
+        state.told.replayed_deltas = plan.open.replayed_deltas as u64;
+        state.told.replayed_bytes = plan.open.replayed_bytes;
+        state.told.base_runs = plan.open.base_runs as u64;
+        state.told.base_bytes = plan.open.base_bytes;
+        state.told.is_behind = plan.tasks.iter().any(|planned| planned.urgency == Urgency::Urgent);
+        let is_damaged = !state.is_repaired && !core.passed_over().is_empty();
+        let repair = is_damaged.then_some(Planned { task: Task::Repair, urgency: Urgency::Urgent, bytes: 0, files: 0 });
+        let worth = plan.tasks.into_iter().filter(|planned| planned.urgency >= Urgency::Due);
+        let rests = |task: &Task| state.pauses.get(kind(task)).is_some_and(|(_, until)| *until > now);
+        repair.into_iter().chain(worth).find(|planned| !rests(&planned.task))
+    }
+
+    /// Whether to go on; merges what has come together meanwhile, so that reads do not suffer from a long snapshot.
+    fn while_writing(&self, core: &Core, bytes: u64) -> ControlFlow<()> {
+        core.go_on()?;
+        let part = bytes / MERGE_BYTES;
+        if self.merged_at.swap(part, Ordering::Relaxed) != part && core.sources() > MANY_SOURCES {
+            self.attempt("the base", || core.merge_base());
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Does something, and remembers how it went. After a failure the same kind of thing rests for a while.
+    fn attempt<T>(&self, kind: &'static str, act: impl FnOnce() -> Result<T>) -> Option<T> {
+        let now = self.clock.elapsed();
+        if self.state().pauses.get(kind).is_some_and(|(_, until)| *until > now) {
+            return None;
+        }
+        let outcome = act();
+        let mut state = self.state();
+        match outcome {
+            Ok(done) => {
+                state.pauses.remove(kind);
+                Some(done)
+            }
+            // The provider is ending.
+            Err(error) if matches!(error.kind(), ErrorKind::Cancelled) => None,
+            Err(error) => {
+                let (failures, _) = state.pauses.get(kind).copied().unwrap_or_default();
+                let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(16)).min(LONGEST_PAUSE);
+                state.pauses.insert(kind, (failures.saturating_add(1), now.saturating_add(pause)));
+                state.told.tasks_failed += 1;
+                state.told.last_error = Some(format!("{kind}: {error}"));
+                drop(state);
+                tracing::warn!(kind, %error, ?pause, "maintenance failed; it is tried again after a pause");
+                None
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is one assignment or one call, so it is whole whatever happened to a thread that held it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn kind(task: &Task) -> &'static str {
+    match task {
+        Task::Collapse { .. } => "a collapse",
+        Task::Snapshot { .. } => "a snapshot",
+        Task::Retire => "a retirement",
+        Task::Repair => "a repair",
+    }
+}
+
+fn job_urgency(urgency: Urgency) -> JobUrgency {
+    match urgency {
+        Urgency::Spare => 0,
+        Urgency::Due => 1,
+        Urgency::Urgent => 2,
+    }
+}

@@ -1,0 +1,244 @@
+//! What is worth doing: a pure function from a catalogue and the sizes in it to tasks.
+//!
+//! ```text
+//!             oldest retained version
+//!                       ▼
+//! snapshot ┃ ▒▒▒▒▒ ▒▒▒ ▒ │ ▒ ▒ | | | | | | |      deltas of the chain to the head
+//!            ─────────── │
+//!   all within wider     │  every run stays: exact history, and parts to settle
+//!   runs may go          │  when they come to lie below the line
+//! ```
+//!
+//! - **collapse**: single deltas that no retained version needs by themselves become one run as soon as there are [`SETTLED_SINGLES`]
+//!   of them; on top of the chain, once an open would map [`MOST_SINGLES`]; and runs of like size are merged, four at a time
+//!   ([`next_merge`]);
+//! - **snapshot**: when the deltas of the chain have as many bytes as the snapshot below them. Each changed byte then pays for at
+//!   most two bytes of snapshots;
+//! - **retire**: when enough has come together that it is worth an announcement.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::options::MaintenanceOptions;
+use crate::catalog::{Catalog, RunName, Sparing, next_merge};
+use crate::error::Result;
+use crate::version::{Version, VersionId};
+
+/// So many single deltas that are only steps to a retained version become one run.
+pub(super) const SETTLED_SINGLES: usize = 16;
+/// So many single deltas on top of a chain are collapsed, though retained versions need them as well: an open maps each of them.
+pub(super) const MOST_SINGLES: usize = 128;
+/// A chain with more runs than this, or a replay of more deltas than this, does not wait for its turn.
+const URGENT_RUNS: usize = 48;
+const URGENT_SINGLES: usize = 1024;
+/// No snapshot is worth writing for less.
+const SMALLEST_SNAPSHOT_BYTES: u64 = 1 << 20;
+/// Between two snapshots lie at least so many versions, or more bytes than twice the state: each snapshot stays as long as the
+/// versions after it are retained.
+const SNAPSHOT_VERSIONS: u64 = 16;
+/// An announcement is worth it for so many files.
+pub(super) const RETIRED_FILES: usize = 16;
+
+/// How soon a task should be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Urgency {
+    /// Worth doing when there is nothing else to do.
+    Spare,
+    /// Worth doing.
+    Due,
+    /// Opening or reading suffers until it is done.
+    Urgent,
+}
+
+/// Something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Task {
+    /// Write the deltas of the versions `(from, to]` as one.
+    Collapse {
+        /// The version that they start from, which is not among them.
+        from: Version,
+        /// The newest version among them.
+        to: VersionId,
+    },
+    /// Write the whole state of a version into one file.
+    Snapshot {
+        /// The version.
+        at: VersionId,
+    },
+    /// Let go of the oldest versions, and of every file that nothing needs.
+    Retire,
+    /// Make damaged files anew. In no plan, since a listing does not show damage; the background does it when a load has met some.
+    Repair,
+}
+
+/// A task of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Planned {
+    /// What to do.
+    pub task: Task,
+    /// How soon.
+    pub urgency: Urgency,
+    /// The bytes that are read for it, or freed by it.
+    pub bytes: u64,
+    /// How many files take part.
+    pub files: usize,
+}
+
+/// What an open of the newest version would cost, and what reads touch then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct OpenCost {
+    /// The single deltas that an open would replay.
+    pub replayed_deltas: usize,
+    /// Their bytes.
+    pub replayed_bytes: u64,
+    /// The runs that a read may touch, the replayed deltas not among them.
+    pub base_runs: usize,
+    /// Their bytes.
+    pub base_bytes: u64,
+}
+
+/// What is worth doing for a store.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The tasks, the most urgent first. Doing one may make others unnecessary: plan anew after each.
+    pub tasks: Vec<Planned>,
+    /// What an open would cost as things are.
+    pub open: OpenCost,
+    /// The oldest version that is to stay readable.
+    pub oldest: Version,
+    /// The files that there are: runs, forks, announcements, and what is being written.
+    pub files: usize,
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Collapse { from, to } => write!(f, "collapse the versions ({from}, {}]", to.version),
+            Self::Snapshot { at } => write!(f, "take a snapshot of version {}", at.version),
+            Self::Retire => f.write_str("let go of old versions"),
+            Self::Repair => f.write_str("make damaged files anew"),
+        }
+    }
+}
+
+/// Says what is worth doing.
+///
+/// # Errors
+/// `Missing` or `Corrupt` where the newest version cannot be made: then a repair comes first.
+pub(super) fn plan(catalog: &Catalog, options: &MaintenanceOptions) -> Result<Plan> {
+    let chain = catalog.chain(catalog.head(), &BTreeSet::new())?;
+    let sized = |run: &RunName| (*run, catalog.listing().runs.get(run).copied().unwrap_or_default());
+    let base: Vec<(RunName, u64)> = chain.base.iter().map(sized).collect(); // one chain
+    let singles: Vec<(RunName, u64)> = chain.singles.iter().map(sized).collect(); // one chain
+    let oldest = oldest_retained(catalog, options.retain_versions);
+    let view = Seen { catalog, base: &base, singles: &singles, oldest };
+    let mut tasks: Vec<Planned> =
+        [view.snapshot(), view.collapse_settled(), view.collapse_top(), view.merge()].into_iter().flatten().collect(); // at most one of each kind
+    tasks.extend(view.retire(options)?);
+    tasks.sort_by_key(|planned| std::cmp::Reverse(planned.urgency));
+    let open = OpenCost {
+        replayed_deltas: singles.len(),
+        replayed_bytes: bytes_of(&singles),
+        base_runs: base.len(),
+        base_bytes: bytes_of(&base),
+    };
+    let listing = catalog.listing();
+    let files = listing.runs.len() + listing.forks.len() + listing.horizons.len() + listing.temporaries.len();
+    Ok(Plan { tasks, open, oldest, files })
+}
+
+/// The oldest version that is to stay readable: the `retain`th from the top, of those that can be read.
+pub(super) fn oldest_retained(catalog: &Catalog, retain: usize) -> Version {
+    let kept = catalog.versions().rev().take(retain.max(1)).last();
+    kept.map_or(Version::EMPTY, |id| id.version)
+}
+
+fn bytes_of(runs: &[(RunName, u64)]) -> u64 {
+    runs.iter().map(|(_, bytes)| bytes).sum()
+}
+
+/// What a plan looks at.
+struct Seen<'c> {
+    catalog: &'c Catalog,
+    base: &'c [(RunName, u64)],
+    singles: &'c [(RunName, u64)],
+    oldest: Version,
+}
+
+impl Seen<'_> {
+    fn snapshot(&self) -> Option<Planned> {
+        let (snapshot_bytes, below) = match self.base.first() {
+            Some((run, bytes)) if run.is_snapshot() => (*bytes, run.to().version),
+            _ => (0, Version::EMPTY),
+        };
+        let all = bytes_of(self.base).saturating_add(bytes_of(self.singles));
+        let delta_bytes = all.saturating_sub(snapshot_bytes);
+        let worth = snapshot_bytes.max(SMALLEST_SNAPSHOT_BYTES);
+        let at = self.catalog.head();
+        let versions = at.version.0.saturating_sub(below.0);
+        let is_far = versions >= SNAPSHOT_VERSIONS || delta_bytes >= worth.saturating_mul(2);
+        let is_due = delta_bytes >= worth && is_far;
+        let urgency = if delta_bytes >= worth.saturating_mul(4) { Urgency::Urgent } else { Urgency::Due };
+        let files = self.base.len() + self.singles.len();
+        is_due.then_some(Planned { task: Task::Snapshot { at }, urgency, bytes: all, files })
+    }
+
+    /// Single deltas that only lead to the oldest retained version.
+    fn collapse_settled(&self) -> Option<Planned> {
+        let settled = self.singles.partition_point(|(run, _)| run.to().version <= self.oldest);
+        let settled = self.singles.get(..settled)?;
+        self.collapse(settled, SETTLED_SINGLES, Urgency::Due)
+    }
+
+    /// All single deltas on top, where an open would have to map very many.
+    fn collapse_top(&self) -> Option<Planned> {
+        let urgency = if self.singles.len() >= URGENT_SINGLES { Urgency::Urgent } else { Urgency::Due };
+        self.collapse(self.singles, MOST_SINGLES, urgency)
+    }
+
+    fn merge(&self) -> Option<Planned> {
+        let deltas = self.base.iter().filter(|(run, _)| !run.is_snapshot());
+        let newest_first: Vec<(RunName, u64)> = deltas.rev().copied().collect(); // one chain
+        let alike = next_merge(newest_first.iter().map(|(_, bytes)| *bytes))?;
+        let mut alike: Vec<(RunName, u64)> = newest_first.get(alike)?.to_vec();
+        alike.reverse();
+        let urgency = if self.base.len() >= URGENT_RUNS { Urgency::Urgent } else { Urgency::Due };
+        self.collapse(&alike, 2, urgency)
+    }
+
+    /// The collapse of these adjacent runs, oldest first, if there are enough of them.
+    fn collapse(&self, runs: &[(RunName, u64)], enough: usize, urgency: Urgency) -> Option<Planned> {
+        let ((first, _), (last, _)) = (runs.first()?, runs.last()?);
+        let (from, to) = (first.from(), last.to());
+        // A run that overlaps another one in part would keep both of them, and all their parts, on the disk for long.
+        let is_ragged = |run: &RunName| {
+            let (low, high) = (run.from(), run.to().version);
+            let apart = high <= from || to.version <= low;
+            let nested = (low <= from && to.version <= high) || (from <= low && high <= to.version);
+            !apart && !nested && self.catalog.lineage().owns(run.to())
+        };
+        if runs.len() < enough || self.catalog.listing().runs.keys().any(is_ragged) {
+            return None;
+        }
+        Some(Planned { task: Task::Collapse { from, to }, urgency, bytes: bytes_of(runs), files: runs.len() })
+    }
+
+    fn retire(&self, options: &MaintenanceOptions) -> Result<Option<Planned>> {
+        let mut listing = self.catalog.listing().clone();
+        listing.horizons.insert(self.oldest);
+        let after = Catalog::new(listing);
+        let sparing = Sparing { changes: options.retained_changes(), ..Sparing::default() };
+        let delete = after.retire(&sparing)?.delete;
+        let bytes = delete.iter().filter_map(|deletion| deletion.file.run());
+        let bytes = bytes.filter_map(|run| self.catalog.listing().runs.get(&run)).sum();
+        // What is left of horizons alone is not worth another one.
+        let files = delete.iter().filter(|deletion| !deletion.file.is_horizon()).count();
+        let urgency = if files >= RETIRED_FILES { Urgency::Due } else { Urgency::Spare };
+        Ok((files > 0).then_some(Planned { task: Task::Retire, urgency, bytes, files }))
+    }
+}

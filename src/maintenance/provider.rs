@@ -1,0 +1,126 @@
+//! A provider, with somebody who looks after its store: opening one, and its own maintenance.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::background::Background;
+use super::options::MaintenanceOptions;
+use super::plan::{Plan, Task, Urgency, plan};
+use super::repair::{Repaired, repair};
+use super::standalone::{Done, run, until_nothing_is_left};
+use crate::backend::Backend;
+use crate::checkpoint::Checkpoint;
+use crate::clock::{Clock, SystemClock};
+use crate::entry::StateStoreId;
+use crate::error::{ErrorKind, Result};
+use crate::store::{Caretaker, Core, Observer, RocksDbProvider, StoreOptions, Upkeep, UpkeepState, write_snapshot};
+use crate::version::IdSource;
+
+impl RocksDbProvider {
+    /// Opens the store called `id` in `checkpoint` at its newest version, and claims it.
+    ///
+    /// Unless the options say otherwise, the backend's background thread keeps its files few and lets go of old versions.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Missing` where no chain of files makes the newest version, and whatever the disk reports.
+    pub fn open(
+        backend: &Backend,
+        checkpoint: impl Into<Arc<dyn Checkpoint>>,
+        id: StateStoreId,
+        options: StoreOptions,
+    ) -> Result<Self> {
+        Self::open_with(backend, checkpoint, id, options, IdSource::random(), Arc::new(SystemClock::new()))
+    }
+
+    /// As [`open`](Self::open), with ids and time from the caller, so that a test can repeat a run.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(
+        backend: &Backend,
+        checkpoint: impl Into<Arc<dyn Checkpoint>>,
+        id: StateStoreId,
+        options: StoreOptions,
+        ids: IdSource,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let background = Background::new(MaintenanceOptions::from(&options), Arc::clone(&clock));
+        let upkeep = options.upkeep_by();
+        let provider = Self::open_unattended(backend, checkpoint.into(), id, options, ids, clock)?;
+        if upkeep == Upkeep::Background {
+            let core = provider.core();
+            let caretaker: Arc<dyn Caretaker> = Arc::<Background>::clone(&background);
+            core.caretaker.get_or_init(|| caretaker);
+            if !core.passed_over().is_empty() {
+                background.look_soon(core); // what had to be passed over is made anew before the next damage
+            }
+        }
+        Ok(provider)
+    }
+
+    /// Says what is worth doing for the store's files, without doing it.
+    ///
+    /// # Errors
+    /// As [`Maintenance::plan`](super::Maintenance::plan).
+    pub fn plan(&self) -> Result<Plan> {
+        let options = MaintenanceOptions::from(&self.core().options);
+        self.core().directory.at_a_listing(|catalog| plan(catalog, &options))
+    }
+
+    /// Does everything that is worth doing, in the caller's thread: for those who do not want the background to. `observe` hears how
+    /// many bytes the current task has written so far, and may end it.
+    ///
+    /// # Errors
+    /// `Cancelled`; what reading and writing runs met. The store is as it was before the task that failed; calling again goes on.
+    pub fn maintain(&self, observe: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<Vec<Done>> {
+        let core = self.core();
+        let options = MaintenanceOptions::from(&core.options);
+        core.bound_base()?;
+        until_nothing_is_left(Urgency::Spare, || self.plan(), |task| act(core, &options, task, observe))
+    }
+
+    /// Verifies, and makes every damaged run anew whose content is still there in others.
+    ///
+    /// # Errors
+    /// As [`Maintenance::repair`](super::Maintenance::repair).
+    pub fn repair(&self, observe: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<Repaired> {
+        repair_and_adopt(self.core(), observe)
+    }
+
+    /// How the maintenance of this store is doing.
+    #[must_use]
+    pub fn upkeep(&self) -> UpkeepState {
+        self.core().upkeep()
+    }
+}
+
+/// Does a task for a store that is open: what it reads through follows at once.
+pub(super) fn act(core: &Core, options: &MaintenanceOptions, task: &Task, observe: Observer<'_>) -> Result<Done> {
+    match task {
+        Task::Snapshot { .. } => {
+            let at = core.move_base(|directory, chain| write_snapshot(directory, chain, observe))?;
+            Ok(Done::Snapshot(at))
+        }
+        Task::Collapse { from, to } => {
+            let done = run(&core.directory, options, task, observe)?;
+            if matches!(done, Done::Collapsed { .. }) {
+                match core.adopt_collapsed(*from, *to) {
+                    // Somebody else was faster still, with something wider.
+                    Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => {}
+                    adopted => adopted?,
+                }
+            }
+            Ok(done)
+        }
+        Task::Retire => core.retire(options.retained()).map(Done::Retired),
+        Task::Repair => repair_and_adopt(core, observe).map(Done::Repaired),
+    }
+}
+
+fn repair_and_adopt(core: &Core, observe: Observer<'_>) -> Result<Repaired> {
+    let repaired = repair(&core.directory, observe)?;
+    if !repaired.remade.is_empty() {
+        core.adopt_remade()?;
+    }
+    Ok(repaired)
+}
