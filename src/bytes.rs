@@ -4,6 +4,8 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::ops::{Deref, Range};
 
+use bytes::Buf;
+
 /// A view of bytes that keeps its memory alive: a mapped file, an arena, or a vector. Cloning and slicing copy nothing.
 ///
 /// Values are handed out as `Bytes`, so that reading from a mapped run costs no copy. Holding one keeps the whole
@@ -34,6 +36,13 @@ impl Bytes {
     pub(crate) fn view_of(&self, part: &[u8]) -> Option<Self> {
         let start = (part.as_ptr() as usize).checked_sub(self.0.as_ptr() as usize)?;
         self.slice(start..start.checked_add(part.len())?)
+    }
+
+    /// This view without its first `count` bytes.
+    #[must_use]
+    pub(crate) fn without_front(mut self, count: usize) -> Self {
+        self.0.advance(count.min(self.0.len()));
+        self
     }
 
     /// The bytes.

@@ -68,6 +68,11 @@ pub enum ErrorKind {
         /// The version that may or may not exist.
         version: Version,
     },
+    /// A write to the log was not finished when its deadline came: it may become durable or not. The log's durable LSN settles it.
+    Unknown {
+        /// The LSN that the record has if it is written.
+        lsn: u64,
+    },
     /// Bytes on disk are not what was written.
     Corrupt {
         /// The file.
@@ -229,7 +234,9 @@ impl Error {
             | ErrorKind::AlreadyExists { .. }
             | ErrorKind::NotFound { .. }
             | ErrorKind::PermissionDenied { .. } => Advice::FixCall,
-            ErrorKind::Indeterminate { .. } | ErrorKind::Poisoned | ErrorKind::Engine => Advice::Reopen,
+            ErrorKind::Indeterminate { .. } | ErrorKind::Unknown { .. } | ErrorKind::Poisoned | ErrorKind::Engine => {
+                Advice::Reopen
+            }
             ErrorKind::Fenced { .. } => Advice::GiveUp,
             ErrorKind::Corrupt { .. } | ErrorKind::Missing { .. } => Advice::Restore,
         }
@@ -277,6 +284,7 @@ impl fmt::Display for ErrorKind {
             }
             Self::Busy { waited_ms } => write!(f, "the writer slot was taken for {waited_ms} ms"),
             Self::Fenced { by } => write!(f, "epoch {by} has taken the store over; stop this writer"),
+            Self::Unknown { lsn } => write!(f, "the record with LSN {lsn} may become durable or not"),
             Self::Indeterminate { version } => {
                 write!(f, "version {version} may or may not have become durable; reopen to know")
             }

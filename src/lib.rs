@@ -22,6 +22,7 @@ pub mod backend;
 pub mod catalog;
 pub mod checkpoint;
 pub mod run;
+pub mod wal;
 
 mod overlay;
 

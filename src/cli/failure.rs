@@ -108,6 +108,7 @@ fn exit_of(kind: &ErrorKind) -> Exit {
         | ErrorKind::Fenced { .. }
         | ErrorKind::Locked { .. }
         | ErrorKind::Indeterminate { .. }
+        | ErrorKind::Unknown { .. }
         | ErrorKind::AlreadyExists { .. }
         | ErrorKind::Cancelled
         | ErrorKind::Poisoned => Exit::Refused,

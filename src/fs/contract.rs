@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
-use crate::error::Result;
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
 
 /// A file system: the machine's ([`RealDisk`](super::RealDisk)) or a simulated one that loses power.
 ///
@@ -63,6 +64,45 @@ pub trait Disk: Send + Sync + Debug + 'static {
     /// # Errors
     /// A failed sync says nothing about what is durable; it must not be repeated in the hope of better news.
     fn sync_dir(&self, path: &Path) -> Result<()>;
+
+    /// Opens a file that is there for writing over it, from its first byte on. Its length stays until something is written beyond it.
+    ///
+    /// Only the log does this, and only to files that nobody needs any more, or to cut off what was never acknowledged.
+    ///
+    /// # Errors
+    /// `NotFound` where there is no file, `Unsupported` where the file system cannot do it.
+    fn overwrite(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        Err(unsupported("write over a file", path))
+    }
+
+    /// Takes the advisory lock at `path`, which leaves a file there on a real disk. Dropping it, or dying, gives it back.
+    ///
+    /// # Errors
+    /// `Locked` with the description of the holder, `Unsupported` where the file system has no locks.
+    fn lock(&self, path: &Path, clock: &dyn Clock) -> Result<DiskLock> {
+        let _ = clock;
+        Err(unsupported("lock a file", path))
+    }
+}
+
+/// A lock of [`Disk::lock`]; held until dropped.
+#[derive(Debug)]
+pub struct DiskLock {
+    _held: Box<dyn LockHeld>,
+}
+
+impl DiskLock {
+    /// Wraps what gives the lock back when it is dropped.
+    pub(super) fn new(held: impl LockHeld) -> Self {
+        Self { _held: Box::new(held) }
+    }
+}
+
+/// Whatever gives a lock back when it is dropped.
+pub(super) trait LockHeld: Send + Sync + Debug + 'static {}
+
+fn unsupported(what: &str, path: &Path) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("this file system does not {what}: {}", path.display()))
 }
 
 /// A file being written. Dropping it closes it and makes nothing durable.
@@ -78,6 +118,49 @@ pub trait WriteFile: Send + Debug {
     /// # Errors
     /// After an error the file must be thrown away: a second sync may report success for bytes that are lost.
     fn sync(&mut self) -> Result<()>;
+
+    /// Appends the parts one after the other, in one call to the system where that is possible.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
+        parts.iter().try_for_each(|part| self.append(part))
+    }
+
+    /// Makes all appended bytes durable with what is needed to read them again, but not the file's times.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    fn sync_data(&mut self) -> Result<()> {
+        self.sync()
+    }
+
+    /// Reserves room up to `length_bytes`: the file becomes that long, filled up with zeros, and appending goes on where it was. Does
+    /// nothing where the file is longer, or the file system cannot reserve.
+    ///
+    /// # Errors
+    /// `DiskFull` where there is no room; the file may be longer than before.
+    fn preallocate(&mut self, length_bytes: u64) -> Result<()> {
+        let _ = length_bytes;
+        Ok(())
+    }
+
+    /// Cuts the file to what has been appended, after a [`preallocate`](Self::preallocate) or in a file that is overwritten. The new length
+    /// is durable after [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// `Unsupported` where the file cannot be cut.
+    fn cut_here(&mut self) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "this file cannot be cut"))
+    }
+
+    /// Goes on at `offset` instead of where it was; what is there is written over.
+    ///
+    /// # Errors
+    /// `Unsupported` where the file can only grow.
+    fn seek_to(&mut self, offset: u64) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, format!("this file cannot be written at byte {offset}")))
+    }
 }
 
 /// A file being read. Safe to share between threads.
@@ -90,6 +173,15 @@ pub trait ReadFile: Send + Sync + Debug {
     /// # Errors
     /// `Corrupt` where the file ends before the buffer is full.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
+
+    /// Puts `length` bytes from `offset` into an empty `buffer`, which grows to just that where it can, and is not filled with zeros before.
+    ///
+    /// # Errors
+    /// As [`read_exact_at`](Self::read_exact_at).
+    fn read_new_at(&self, buffer: &mut Vec<u8>, length: usize, offset: u64) -> Result<()> {
+        buffer.resize(length, 0);
+        self.read_exact_at(buffer, offset)
+    }
 
     /// Maps the whole file; the view stays valid after the file is removed.
     ///

@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::contract::LockHeld;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -21,6 +22,8 @@ const DESCRIPTION_LIMIT_BYTES: u64 = 512;
 pub(crate) struct FileLock {
     _file: File,
 }
+
+impl LockHeld for FileLock {}
 
 impl FileLock {
     /// Locks the file at `path`, which is made if missing, and writes down who holds it.

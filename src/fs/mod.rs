@@ -20,7 +20,7 @@
 //! **Memory.** Nothing here buffers: an append is a write, a read goes into the caller's buffer. A mapping is the kernel's page cache,
 //! not heap, and lives until the last view of it is dropped.
 //!
-//! **Not here.** No overwriting, no truncating, no renaming over a file, no following of symbolic links in the last component of a path.
+//! **Not here.** No overwriting and no truncating, except for the log, which says when; no renaming over a file, no following of symbolic links in the last component of a path.
 //! Ancestors are the caller's: it decides which root to trust. Linux only; on network file systems the answer to a rename may be
 //! lost after it was done, which this layer does not repair.
 
@@ -34,7 +34,7 @@ mod scratch;
 #[cfg(any(test, feature = "conformance"))]
 pub mod sim;
 
-pub use contract::{Access, DirEntry, Disk, FileKind, ReadFile, Stat, WriteFile};
+pub use contract::{Access, DirEntry, Disk, DiskLock, FileKind, ReadFile, Stat, WriteFile};
 pub(crate) use lock::FileLock;
 pub use publish::PublishError;
 pub(crate) use publish::{NewFile, create_dirs};

@@ -1,17 +1,20 @@
 //! [`RealDisk`]: the machine's file system.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IoSlice, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
+use rustix::buffer::spare_capacity;
+use rustix::fs::{AtFlags, CWD, Dir, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::contract::{Access, DirEntry, Disk, FileKind, ReadFile, Stat, WriteFile};
+use super::contract::{Access, DirEntry, Disk, DiskLock, FileKind, ReadFile, Stat, WriteFile};
+use super::lock::FileLock;
 use super::{exact, map};
 use crate::bytes::Bytes;
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The machine's file system. Files are made with mode 0600, directories with 0700.
@@ -105,7 +108,29 @@ impl Disk for RealDisk {
         let directory = open_directory(path).map_err(|errno| Error::io(path, "open the directory", errno.into()))?;
         File::from(directory).sync_all().map_err(|error| Error::io(path, "sync the directory", error))
     }
+
+    fn overwrite(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = match retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty())) {
+            Ok(file) => File::from(file),
+            Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Err(not_a_file(path)),
+            Err(errno) => return Err(Error::io(path, "open the file to write over it", errno.into())),
+        };
+        let metadata = file.metadata().map_err(|error| Error::io(path, "look at the file", error))?;
+        if metadata.is_file() {
+            Ok(Box::new(RealWriteFile { file, path: path.to_path_buf() }))
+        } else {
+            Err(not_a_file(path))
+        }
+    }
+
+    fn lock(&self, path: &Path, clock: &dyn Clock) -> Result<DiskLock> {
+        FileLock::acquire(path, clock).map(DiskLock::new)
+    }
 }
+
+/// More parts than this go into more than one call; the system takes 1024.
+const MAX_PARTS: usize = 1024;
 
 #[derive(Debug)]
 struct RealWriteFile {
@@ -125,6 +150,51 @@ impl WriteFile for RealWriteFile {
         // only closing the file would tell (quota, network), which Rust's drop swallows, shows here.
         self.file.sync_all().map_err(|error| Error::io(&self.path, "sync the file", error))
     }
+
+    fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
+        for some in parts.chunks(MAX_PARTS) {
+            let mut slices: Vec<IoSlice<'_>> = some.iter().map(|part| IoSlice::new(part)).collect();
+            let mut rest = slices.as_mut_slice();
+            while rest.iter().any(|part| !part.is_empty()) {
+                match self.file.write_vectored(rest) {
+                    Ok(0) => {
+                        let none = io::Error::from(io::ErrorKind::WriteZero);
+                        return Err(Error::io(&self.path, "append to the file", none));
+                    }
+                    Ok(count) => IoSlice::advance_slices(&mut rest, count),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(Error::io(&self.path, "append to the file", error)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_data(&mut self) -> Result<()> {
+        self.file.sync_data().map_err(|error| Error::io(&self.path, "sync the file", error))
+    }
+
+    fn preallocate(&mut self, length_bytes: u64) -> Result<()> {
+        let length =
+            self.file.metadata().map_err(|error| Error::io(&self.path, "ask for the file's length", error))?.len();
+        if length >= length_bytes {
+            return Ok(());
+        }
+        match retry_on_intr(|| rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, length_bytes)) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(errno) => Err(Error::io(&self.path, "reserve room for the file", errno.into())),
+        }
+    }
+
+    fn cut_here(&mut self) -> Result<()> {
+        let cut = self.file.stream_position().and_then(|length| self.file.set_len(length));
+        cut.map_err(|error| Error::io(&self.path, "cut the file", error))
+    }
+
+    fn seek_to(&mut self, offset: u64) -> Result<()> {
+        let sought = self.file.seek(SeekFrom::Start(offset));
+        sought.map(|_| ()).map_err(|error| Error::io(&self.path, "move in the file", error))
+    }
 }
 
 #[derive(Debug)]
@@ -141,6 +211,25 @@ impl ReadFile for RealReadFile {
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         exact::read_exact_at(&self.path, buffer, offset, |part, at| self.file.read_at(part, at))
+    }
+
+    fn read_new_at(&self, buffer: &mut Vec<u8>, length: usize, offset: u64) -> Result<()> {
+        buffer.clear();
+        buffer.reserve_exact(length);
+        while buffer.len() < length {
+            let at = offset.saturating_add(buffer.len() as u64);
+            // May read a little too much where the allocation is larger than asked for.
+            match rustix::io::pread(&self.file, spare_capacity(buffer), at) {
+                Ok(0) => {
+                    let expected = format!("{} more bytes", length.saturating_sub(buffer.len()));
+                    return Err(Error::corrupt(&self.path, at, expected, "the end of the file"));
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(Error::io(&self.path, "read the file", errno.into())),
+            }
+        }
+        buffer.truncate(length);
+        Ok(())
     }
 
     fn map(&self) -> Result<Bytes> {

@@ -30,3 +30,5 @@ mod two_processes;
 mod upkeep;
 #[cfg(test)]
 mod upkeep_beside_writers;
+#[cfg(test)]
+mod wal;

@@ -1,5 +1,6 @@
 //! [`SimDisk`]: the simulated disk behind the `Disk` trait, and the handles that crash tests hold it by.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,9 @@ use super::faults::{Effect, Faults, Operation, Persistence, Verdict};
 use super::image::{FileId, Image};
 use super::loss::{Survivors, random};
 use crate::bytes::Bytes;
-use crate::error::{Error, Result};
-use crate::fs::contract::{DirEntry, Disk, ReadFile, Stat, WriteFile};
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::contract::{DirEntry, Disk, DiskLock, LockHeld, ReadFile, Stat, WriteFile};
 use crate::fs::exact;
 
 /// A disk in memory whose power can go at any operation. Clones are handles of one disk.
@@ -28,6 +30,7 @@ struct State {
     seed: u64,
     /// Random numbers taken so far.
     drawn: usize,
+    locks: BTreeSet<PathBuf>,
 }
 
 /// What tests do to it.
@@ -39,7 +42,7 @@ impl SimDisk {
     }
 
     fn with(image: Image, seed: u64) -> Self {
-        let state = State { image, faults: Faults::default(), seed, drawn: 0 };
+        let state = State { image, faults: Faults::default(), seed, drawn: 0, locks: BTreeSet::new() };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -189,7 +192,7 @@ impl State {
 impl Disk for SimDisk {
     fn create_new(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         let id = self.act(Operation::Create, path, |image| image.create(path))?;
-        Ok(Box::new(SimWriteFile { disk: self.clone(), path: path.to_path_buf(), id }))
+        Ok(Box::new(SimWriteFile { disk: self.clone(), path: path.to_path_buf(), id, position: 0 }))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
@@ -223,6 +226,33 @@ impl Disk for SimDisk {
     fn sync_dir(&self, path: &Path) -> Result<()> {
         self.act(Operation::SyncDir, path, |image| image.sync_dir(path))
     }
+
+    fn overwrite(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let id = self.act(Operation::Open, path, |image| image.open(path))?;
+        Ok(Box::new(SimWriteFile { disk: self.clone(), path: path.to_path_buf(), id, position: 0 }))
+    }
+
+    fn lock(&self, path: &Path, _: &dyn Clock) -> Result<DiskLock> {
+        if self.state().locks.insert(path.to_path_buf()) {
+            return Ok(DiskLock::new(SimLock { disk: self.clone(), path: path.to_path_buf() }));
+        }
+        let kind = ErrorKind::Locked { holder: "another handle of the simulated disk".to_owned() };
+        Err(Error::new(kind, format!("could not lock {}", path.display())))
+    }
+}
+
+#[derive(Debug)]
+struct SimLock {
+    disk: SimDisk,
+    path: PathBuf,
+}
+
+impl LockHeld for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.disk.state().locks.remove(&self.path);
+    }
 }
 
 #[derive(Debug)]
@@ -230,6 +260,24 @@ struct SimWriteFile {
     disk: SimDisk,
     path: PathBuf,
     id: FileId,
+    /// Where the next append goes.
+    position: usize,
+}
+
+impl SimWriteFile {
+    /// Counted and failed like an append, since it changes the file like one.
+    fn set_length(&mut self, length: usize) -> Result<()> {
+        let mut state = self.disk.state();
+        let (done, outcome) = match state.faults.judge(Operation::Append) {
+            Verdict::Succeed => (true, Ok(())),
+            Verdict::FailLate(error) => (true, Err(error)),
+            Verdict::Fail(error) | Verdict::Dead(error) => (false, Err(error)),
+        };
+        if done {
+            state.image.set_length(self.id, length);
+        }
+        outcome.map_err(|error| simulated(Operation::Append, &self.path, error))
+    }
 }
 
 impl WriteFile for SimWriteFile {
@@ -241,7 +289,8 @@ impl WriteFile for SimWriteFile {
             Verdict::FailLate(error) => (bytes.len(), Err(error)),
             Verdict::Dead(error) => (0, Err(error)),
         };
-        state.image.append(self.id, bytes.get(..written).unwrap_or(bytes));
+        state.image.write(self.id, self.position, bytes.get(..written).unwrap_or(bytes));
+        self.position += written;
         outcome.map_err(|error| simulated(Operation::Append, &self.path, error))
     }
 
@@ -263,6 +312,21 @@ impl WriteFile for SimWriteFile {
             Verdict::Dead(error) => Err(error),
         };
         outcome.map_err(|error| simulated(Operation::Sync, &self.path, error))
+    }
+
+    fn preallocate(&mut self, length_bytes: u64) -> Result<()> {
+        let length = usize::try_from(length_bytes).map_err(|error| Error::invalid("too long").with_source(error))?;
+        let grows = self.disk.state().image.length(self.id) < length_bytes;
+        if grows { self.set_length(length) } else { Ok(()) }
+    }
+
+    fn cut_here(&mut self) -> Result<()> {
+        self.set_length(self.position)
+    }
+
+    fn seek_to(&mut self, offset: u64) -> Result<()> {
+        self.position = usize::try_from(offset).map_err(|error| Error::invalid("too far").with_source(error))?;
+        Ok(())
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) type Entries = BTreeMap<Arc<str>, Entry>;
 
 pub(super) type Directories = BTreeMap<Arc<Path>, Directory>;
 
-/// A file: appended chunks, oldest first.
+/// A file: what was written to it, oldest first. A later chunk covers an earlier one.
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub(super) chunks: Vec<Chunk>,
@@ -33,8 +33,18 @@ pub(super) struct File {
 
 #[derive(Debug, Clone)]
 pub(super) struct Chunk {
-    pub(super) bytes: Bytes,
+    pub(super) effect: ChunkEffect,
     pub(super) state: ChunkState,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum ChunkEffect {
+    Bytes {
+        offset: usize,
+        bytes: Bytes,
+    },
+    /// The file becomes this long: cut, or filled up with zeros.
+    Length(usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,11 +170,18 @@ impl Image {
         Ok(())
     }
 
-    pub(super) fn append(&mut self, id: FileId, bytes: &[u8]) {
+    pub(super) fn write(&mut self, id: FileId, offset: usize, bytes: &[u8]) {
         if !bytes.is_empty() {
-            let chunk = Chunk { bytes: Bytes::copy_from(bytes), state: ChunkState::Unsynced };
-            self.edit_chunks(id, |chunks| chunks.push(chunk));
+            self.push(id, ChunkEffect::Bytes { offset, bytes: Bytes::copy_from(bytes) });
         }
+    }
+
+    pub(super) fn set_length(&mut self, id: FileId, length: usize) {
+        self.push(id, ChunkEffect::Length(length));
+    }
+
+    fn push(&mut self, id: FileId, effect: ChunkEffect) {
+        self.edit_chunks(id, |chunks| chunks.push(Chunk { effect, state: ChunkState::Unsynced }));
     }
 
     pub(super) fn sync(&mut self, id: FileId) {
@@ -233,8 +250,7 @@ impl Image {
                 self.sync_dir(ancestor.parent().unwrap_or(ancestor))?;
             }
         }
-        let chunk = Chunk { bytes: Bytes::copy_from(bytes), state: ChunkState::Durable };
-        let file = File { chunks: vec![chunk], joined: OnceLock::new() };
+        let file = File { chunks: vec![Chunk::durable(Bytes::copy_from(bytes))], joined: OnceLock::new() };
         if let Some(Entry::File(id)) = self.find(&path)? {
             self.unsynced.remove(&id);
             Arc::make_mut(&mut self.files).insert(id, Arc::new(file));
@@ -250,7 +266,7 @@ impl Image {
         let id = self.open(path)?;
         let mut bytes = self.content(id).to_vec();
         damage(&mut bytes);
-        self.edit_chunks(id, |chunks| *chunks = vec![Chunk { bytes: bytes.into(), state: ChunkState::Durable }]);
+        self.edit_chunks(id, |chunks| *chunks = vec![Chunk::durable(bytes.into())]);
         Ok(())
     }
 
@@ -329,18 +345,49 @@ impl Image {
     }
 }
 
+impl Chunk {
+    /// The whole of a file.
+    pub(super) fn durable(bytes: Bytes) -> Self {
+        Self { effect: ChunkEffect::Bytes { offset: 0, bytes }, state: ChunkState::Durable }
+    }
+}
+
+/// Writes over and beyond what is there; a hole reads as zeros.
+pub(super) fn overlay(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    if content.len() < offset {
+        content.resize(offset, 0);
+    }
+    let (over, beyond) = bytes.split_at(bytes.len().min(content.len() - offset));
+    for (to, from) in content.iter_mut().skip(offset).zip(over) {
+        *to = *from;
+    }
+    content.extend_from_slice(beyond);
+}
+
 impl File {
     fn content(&self) -> Bytes {
-        let join = || match self.chunks.as_slice() {
-            [chunk] => chunk.bytes.clone(),
-            chunks => chunks.iter().flat_map(|chunk| chunk.bytes.iter().copied()).collect::<Vec<u8>>().into(),
+        let join = || {
+            if let [Chunk { effect: ChunkEffect::Bytes { offset: 0, bytes }, .. }] = self.chunks.as_slice() {
+                return bytes.clone();
+            }
+            let mut content = Vec::new();
+            for chunk in &self.chunks {
+                match &chunk.effect {
+                    ChunkEffect::Bytes { offset, bytes } => overlay(&mut content, *offset, bytes),
+                    ChunkEffect::Length(length) => content.resize(*length, 0),
+                }
+            }
+            content.into()
         };
         self.joined.get_or_init(join).clone()
     }
 
     fn length(&self) -> u64 {
-        let lengths = self.chunks.iter().map(|chunk| u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX));
-        lengths.fold(0, u64::saturating_add)
+        let length = self.chunks.iter().fold(0, |length: usize, chunk| match &chunk.effect {
+            ChunkEffect::Bytes { offset, bytes } => length.max(offset.saturating_add(bytes.len())),
+            ChunkEffect::Length(length) => *length,
+        });
+        u64::try_from(length).unwrap_or(u64::MAX)
     }
 
     pub(super) fn pending(&self) -> usize {

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::sync::{Arc, OnceLock};
 
-use super::image::{Chunk, ChunkState, Directories, Directory, Entry, File, FileId, Image, NamePiece};
+use super::image::{
+    Chunk, ChunkEffect, ChunkState, Directories, Directory, Entry, File, FileId, Image, NamePiece, overlay,
+};
 
 /// Which of the unsynced pieces survive a power loss. Pieces are numbered: names first, in the order of their operations, then bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,30 +91,29 @@ fn reachable(directories: Directories) -> Directories {
 
 impl File {
     fn survive(&self, survivors: Survivors, first_piece: usize) -> Self {
-        let mut bytes: Vec<u8> = Vec::new();
-        let (mut start, mut piece) = (0, first_piece);
+        let mut content: Vec<u8> = Vec::new();
+        let mut piece = first_piece;
         for chunk in &self.chunks {
-            let length = chunk.bytes.len();
+            let length = if let ChunkEffect::Bytes { bytes, .. } = &chunk.effect { bytes.len() } else { 0 };
             let fate = if chunk.state == ChunkState::Durable {
                 Fate::Kept
             } else {
                 piece += 1;
                 survivors.fate(piece - 1, length)
             };
-            let (zeros, kept) = match fate {
-                Fate::Lost => (0, 0..0),
-                Fate::Kept => (0, 0..length),
-                Fate::Front(count) => (0, 0..count),
-                Fate::Back(count) => (count, count..length),
-            };
-            if zeros > 0 || !kept.is_empty() {
-                bytes.resize(start + zeros, 0);
-                bytes.extend_from_slice(chunk.bytes.get(kept).unwrap_or_default());
+            match (&chunk.effect, fate) {
+                (ChunkEffect::Length(length), Fate::Kept | Fate::Back(_)) => content.resize(*length, 0),
+                (ChunkEffect::Bytes { offset, bytes }, Fate::Kept) => overlay(&mut content, *offset, bytes),
+                (ChunkEffect::Bytes { offset, bytes }, Fate::Front(count)) if count > 0 => {
+                    overlay(&mut content, *offset, bytes.get(..count).unwrap_or_default());
+                }
+                (_, Fate::Lost | Fate::Front(_)) => {}
+                (ChunkEffect::Bytes { offset, bytes }, Fate::Back(count)) => {
+                    overlay(&mut content, offset + count, bytes.get(count..).unwrap_or_default());
+                }
             }
-            start += length;
         }
-        let chunk = Chunk { bytes: bytes.into(), state: ChunkState::Durable };
-        Self { chunks: vec![chunk], joined: OnceLock::new() }
+        Self { chunks: vec![Chunk::durable(content.into())], joined: OnceLock::new() }
     }
 }
 
@@ -122,7 +123,7 @@ enum Fate {
     Kept,
     /// Only the first bytes survive.
     Front(usize),
-    /// The first bytes read as zeros.
+    /// The first bytes are lost: they read as what was there before, or as zeros.
     Back(usize),
 }
 

@@ -1,0 +1,98 @@
+//! Giving up the oldest segments.
+//!
+//! First the horizon is made durable: a file whose name says below which segment nothing counts any more. Then files go, in any order and as
+//! far as they can. A crash in between leaves files below the horizon, which every opening ignores and removes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::contract::Cleaned;
+use super::name::Side;
+use super::planted::Planted;
+use super::segment::{Segment, Shelf};
+use super::sink::free_reserve;
+use crate::error::{ErrorKind, Result};
+
+/// Gives up the oldest segments as long as `is_over` says so, but never the newest one; and tries again what could not be deleted before.
+///
+/// # Errors
+/// Where the horizon could not be made durable: nothing was deleted, the segments are still there.
+pub(super) fn clean(shelf: &Shelf, recycles: usize, is_over: impl Fn(&Segment) -> bool) -> Result<Cleaned> {
+    let segments = shelf.all();
+    let candidates = segments.split_last().map(|(_, older)| older).unwrap_or_default();
+    let over: Vec<&Arc<Segment>> = candidates.iter().take_while(|segment| is_over(segment)).collect();
+    let mut paths = shelf.take_condemned();
+    let horizon = segments.get(over.len()).map(|segment| segment.number()).filter(|_| !over.is_empty());
+    let mut cleaned = Cleaned { segments: over.len(), ..Cleaned::default() };
+    if let Some(horizon) = horizon
+        && shelf.planted != Planted::CleanWithoutHorizon
+    {
+        if let Err(error) = announce(shelf, horizon) {
+            for path in paths {
+                shelf.condemn(path);
+            }
+            return Err(error.context("the log could not announce which segments it gives up"));
+        }
+        paths.extend(old_horizons(shelf, horizon));
+    }
+    let spares = if recycles > 0 && !over.is_empty() { count_spares(shelf)? } else { 0 };
+    let mut room = recycles.saturating_sub(spares);
+    // Newest first, so that without a horizon a crash would show: the oldest would stay in front of a hole.
+    for segment in over.iter().rev() {
+        let Some(removed) = shelf.remove(segment.number()) else { continue };
+        let path = removed.path.to_path_buf();
+        drop(removed);
+        // Nobody else reads it: the list above and the loop hold it.
+        let is_free = Arc::strong_count(segment) <= 1;
+        let spare = shelf.dir.join(Side::Spare(segment.number()).to_string());
+        if room > 0 && is_free && shelf.disk.rename_new(&path, &spare).is_ok() {
+            room -= 1;
+            cleaned.deleted += 1;
+        } else {
+            paths.push(path);
+        }
+    }
+    for path in paths {
+        match shelf.disk.remove(&path) {
+            Ok(()) => cleaned.deleted += 1,
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                tracing::warn!(%error, "a segment of the log could not be deleted; the next clean tries again");
+                shelf.condemn(path.clone());
+                cleaned.failed.push((path, error));
+            }
+        }
+    }
+    Ok(cleaned)
+}
+
+/// Makes the new horizon durable. On a full disk the reserve is given up for it.
+fn announce(shelf: &Shelf, horizon: u64) -> Result<()> {
+    let path = shelf.dir.join(Side::Horizon(horizon).to_string());
+    let made = shelf.disk.create_new(&path).or_else(|error| {
+        if !matches!(error.kind(), ErrorKind::DiskFull { .. }) {
+            return Err(error);
+        }
+        free_reserve(shelf);
+        shelf.disk.create_new(&path)
+    });
+    match made {
+        Ok(file) => drop(file),
+        // An earlier clean got as far as this.
+        Err(error) if error.is_already_exists() => {}
+        Err(error) => return Err(error),
+    }
+    shelf.disk.sync_dir(&shelf.dir) // the segments below are given up
+}
+
+fn old_horizons(shelf: &Shelf, horizon: u64) -> Vec<PathBuf> {
+    let entries = shelf.disk.list(&shelf.dir).unwrap_or_default();
+    let old =
+        entries.iter().filter(|entry| matches!(Side::parse(&entry.name), Some(Side::Horizon(at)) if at < horizon));
+    old.map(|entry| shelf.dir.join(&entry.name)).collect()
+}
+
+fn count_spares(shelf: &Shelf) -> Result<usize> {
+    let entries = shelf.disk.list(&shelf.dir)?;
+    Ok(entries.iter().filter(|entry| matches!(Side::parse(&entry.name), Some(Side::Spare(_)))).count())
+}

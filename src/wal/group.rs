@@ -1,0 +1,561 @@
+//! Group commit: whoever comes first leads, writes for all who wait, and hands over.
+//!
+//! ```text
+//!   alone      lock ─ take the sink ─ unlock ─ write ─ sync ─ lock ─ give it back          no copy, no waiting, no other thread
+//!   together   followers put their records into the batch at the end of the queue and park
+//!              the leader takes the batch at the front, writes and syncs it, acknowledges it, and appoints a follower of the next one
+//! ```
+//! LSNs are given out under the lock, so their order is the order of the queue, of the file and of the acknowledgements. The next batch
+//! gathers while the current one syncs. A leader waits for more followers only if there were more a moment ago, and never for long.
+//!
+//! This file knows nothing of files. Its locks and threads are those of `primitives`, which the schedule tests replace.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::primitives::{Condvar, Mutex, MutexGuard, Thread, current, park, park_timeout};
+use super::record::Lsn;
+use super::ticket::{Cause, Outcome, Ticket};
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+
+/// A batch takes no more once it has this many bytes, so that it is written in one go and nobody waits long behind it.
+const BATCH_BYTES: u64 = 8 << 20;
+/// After this many doublings a leader that waited in vain tries again.
+const MOST_FRUITLESS: u32 = 8;
+
+/// Where batches go: a segment file, or another log.
+pub(super) trait Sink: Send {
+    /// A record that is ready to be written.
+    type Record<'a>: Send;
+    /// Where a batch was written.
+    type Placement: Clone + Default + Send;
+
+    /// How far behind the start of the batch the record after this one lies.
+    fn bytes(record: &Self::Record<'_>) -> u64;
+
+    /// Writes the records, of which the first has the LSN `first`; where there are none, whatever is held back.
+    fn write(&mut self, first: Lsn, records: &[Self::Record<'_>]) -> Attempt<Self::Placement>;
+
+    /// Makes everything written durable. `records` are those written last, in case they have to be written once more; then the answer
+    /// says where.
+    fn sync(&mut self, first: Lsn, records: &[Self::Record<'_>]) -> Attempt<Option<Self::Placement>>;
+}
+
+/// What came of a step of a batch.
+pub(super) type Attempt<T> = std::result::Result<T, Failed>;
+
+/// Why a batch failed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) error: Error,
+    /// Whether nothing may be written any more.
+    pub(super) stops: bool,
+}
+
+impl Failed {
+    /// The writers get the error, and the log goes on.
+    pub(super) fn once(error: Error) -> Self {
+        Self { error, stops: false }
+    }
+
+    /// The log is of no more use.
+    pub(super) fn for_good(error: Error) -> Self {
+        Self { error, stops: true }
+    }
+}
+
+/// What a writer waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// That the records are with the system.
+    Written,
+    /// That they are durable.
+    Durable,
+    /// That they are durable, by a sync of their own.
+    OwnSync,
+}
+
+/// Where a writer's records went.
+#[derive(Debug, Clone)]
+pub(super) struct Written<P> {
+    /// The LSN of the first one.
+    pub(super) first: Lsn,
+    /// Where their batch went.
+    pub(super) placement: P,
+    /// Bytes of the batch before them.
+    pub(super) before: u64,
+}
+
+/// The queue, the sink, and who leads. The one lock guards all of it; tickets are locked under it, nothing else is.
+pub(super) struct Group<S: Sink> {
+    state: Mutex<State<S>>,
+    /// Told at the end of every batch.
+    changed: Condvar,
+    clock: Arc<dyn Clock>,
+    longest_gather: Duration,
+}
+
+struct State<S: Sink> {
+    /// `None` while somebody leads. Where it is here, the queue is empty or its first batch has an appointed leader.
+    sink: Option<S>,
+    queue: VecDeque<Batch<S>>,
+    next: Lsn,
+    written: Lsn,
+    durable: Lsn,
+    /// Why nothing is written any more.
+    stopped: Option<Cause>,
+    closed: bool,
+    /// Threads that wait for the end of a batch, whose it may be.
+    watching: usize,
+    pace: Pace,
+}
+
+/// When a leader waits for followers.
+#[derive(Default)]
+struct Pace {
+    /// Writers that were there at once a moment ago.
+    expected: usize,
+    /// The leader that waits for them.
+    gatherer: Option<Thread>,
+    fruitless: u32,
+    skip: u32,
+    /// A running mean.
+    sync_time: Duration,
+}
+
+struct Batch<S: Sink> {
+    first: Lsn,
+    records: Vec<S::Record<'static>>,
+    bytes: u64,
+    syncs: bool,
+    /// Whether nobody else may join.
+    alone: bool,
+    ticket: Arc<Ticket<S::Placement>>,
+    /// In the order in which they came; each knows its place.
+    waiters: Vec<(Thread, Need)>,
+}
+
+/// Which step of a batch failed.
+enum Step {
+    Write(Failed),
+    Sync(Failed),
+}
+
+impl<S: Sink> Group<S> {
+    /// A queue before `sink`; the next record gets the LSN `next`, everything before it is durable.
+    pub(super) fn new(sink: S, next: Lsn, clock: Arc<dyn Clock>, longest_gather: Duration) -> Self {
+        let done = next.previous();
+        let state = State {
+            sink: Some(sink),
+            queue: VecDeque::new(),
+            next,
+            written: done,
+            durable: done,
+            stopped: None,
+            closed: false,
+            watching: 0,
+            pace: Pace::default(),
+        };
+        Self { state: Mutex::new(state), changed: Condvar::new(), clock, longest_gather }
+    }
+
+    /// Writes borrowed records if nobody else is writing; `None`, and nothing done, where the caller has to queue up.
+    pub(super) fn try_alone(&self, records: &[S::Record<'_>], need: Need) -> Option<Result<Written<S::Placement>>> {
+        let mut state = self.lock();
+        if let Err(error) = state.check() {
+            return Some(Err(error));
+        }
+        let others = need != Need::Written && state.pace.expected > 1;
+        if others || !state.queue.is_empty() {
+            return None;
+        }
+        let mut sink = state.sink.take()?;
+        let first = state.give_out(records.len());
+        drop(state);
+        let outcome = self.run(&mut sink, first, records, need != Need::Written, None);
+        let (state, answer) =
+            self.finish(self.lock(), sink, first, records.len(), need != Need::Written, outcome, None);
+        self.go_on(state);
+        Some(answer.map(|placement| Written { first, placement, before: 0 }))
+    }
+
+    /// Puts records into the queue and waits for them, or leads.
+    ///
+    /// # Errors
+    /// `Unknown` where `deadline`, a time on the clock, came before the outcome; `Busy` if there were no records.
+    pub(super) fn enqueue(
+        &self,
+        records: Vec<S::Record<'static>>,
+        need: Need,
+        deadline: Option<Duration>,
+    ) -> Result<Written<S::Placement>> {
+        let mut state = self.lock();
+        state.check()?;
+        let count = records.len();
+        let first = state.give_out(count);
+        let joins = need != Need::OwnSync && state.queue.back().is_some_and(|b| !b.alone && b.bytes < BATCH_BYTES);
+        if !joins {
+            state.queue.push_back(Batch {
+                first,
+                records: Vec::new(),
+                bytes: 0,
+                syncs: false,
+                alone: need == Need::OwnSync,
+                ticket: Arc::new(Ticket::new()),
+                waiters: Vec::new(),
+            });
+        }
+        let Some(batch) = state.queue.back_mut() else { return Err(Error::invalid("the queue lost a batch")) };
+        let (place, before) = (batch.waiters.len(), batch.bytes);
+        batch.bytes += records.iter().map(S::bytes).sum::<u64>();
+        batch.syncs |= need != Need::Written;
+        batch.records.extend(records);
+        batch.waiters.push((current(), need));
+        let ticket = Arc::clone(&batch.ticket);
+        if state.sink.is_some() && state.queue.len() == 1 && place == 0 {
+            self.lead(state);
+        } else {
+            let waiting = state.waiting();
+            if waiting >= state.pace.expected
+                && let Some(leader) = state.pace.gatherer.take()
+            {
+                leader.unpark();
+            }
+            drop(state);
+        }
+        let waiter = Waiter { ticket, place, need, first, count };
+        self.wait(&waiter, deadline).map(|placement| Written { first, placement, before })
+    }
+
+    /// Everything up to this LSN is durable.
+    pub(super) fn durable(&self) -> Lsn {
+        self.lock().durable
+    }
+
+    /// The newest LSN that the system has.
+    pub(super) fn written(&self) -> Lsn {
+        self.lock().written
+    }
+
+    /// Waits until a batch ends, but no longer than `most`.
+    pub(super) fn wait_for_change(&self, most: Duration) {
+        let mut state = self.lock();
+        state.watching += 1;
+        let (mut state, _) = self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner);
+        state.watching -= 1;
+    }
+
+    /// Refuses later writes, waits for those in the queue, and ends the sink. Again: does nothing.
+    pub(super) fn close(&self, end: impl FnOnce(&mut S) -> Result<()>) -> Result<()> {
+        let mut state = self.lock();
+        if state.closed {
+            return Ok(());
+        }
+        state.closed = true;
+        state.watching += 1;
+        while state.sink.is_none() || !state.queue.is_empty() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.watching -= 1;
+        let Some(mut sink) = state.sink.take() else { return Ok(()) };
+        drop(state);
+        let ended = end(&mut sink);
+        let mut state = self.lock();
+        if ended.is_ok() && state.stopped.is_none() {
+            state.durable = state.written;
+        }
+        state.sink = Some(sink);
+        self.changed.notify_all();
+        ended
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The writer whom this thread is waits for its batch, and leads it if it is appointed.
+    fn wait(&self, waiter: &Waiter<S::Placement>, deadline: Option<Duration>) -> Result<S::Placement> {
+        loop {
+            let mut ticket = waiter.ticket.lock();
+            if let Some(answer) = ticket.answer(waiter.need) {
+                return answer;
+            }
+            let leads = ticket.leader == Some(waiter.place);
+            if leads {
+                ticket.leader = None;
+            }
+            drop(ticket);
+            if leads {
+                self.lead(self.lock());
+                continue;
+            }
+            match deadline.map(|deadline| deadline.saturating_sub(self.clock.elapsed())) {
+                None => park(),
+                Some(left) if !left.is_zero() => park_timeout(left),
+                Some(_) => {
+                    if let Some(error) = self.give_up(waiter) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Leaves the batch to the others, unless the outcome is there or this thread has to lead.
+    fn give_up(&self, waiter: &Waiter<S::Placement>) -> Option<Error> {
+        // Outcomes and leaders are decided under this lock.
+        let state = self.lock();
+        let mut ticket = waiter.ticket.lock();
+        if ticket.answer(waiter.need).is_some() || ticket.leader == Some(waiter.place) {
+            return None;
+        }
+        ticket.gone.push(waiter.place);
+        drop(ticket);
+        drop(state);
+        let kind = if waiter.count == 0 {
+            ErrorKind::Busy { waited_ms: 0 }
+        } else {
+            ErrorKind::Unknown { lsn: waiter.first.0 }
+        };
+        Some(Error::new(kind, "the deadline came before the log had written the records"))
+    }
+
+    /// Writes the batch at the front, and those behind it whose writers have all gone.
+    fn lead(&self, state: MutexGuard<'_, State<S>>) {
+        let mut state = state;
+        loop {
+            let Some(mut sink) = state.sink.take() else { return };
+            state = self.gather(state);
+            let Some(batch) = state.queue.pop_front() else {
+                state.sink = Some(sink);
+                return;
+            };
+            drop(state);
+            let outcome = self.run(&mut sink, batch.first, &batch.records, batch.syncs, Some(&batch));
+            let (first, count, syncs) = (batch.first, batch.records.len(), batch.syncs);
+            // The answer is in the ticket.
+            let (after, _) = self.finish(self.lock(), sink, first, count, syncs, outcome, Some(batch));
+            match after {
+                After::Orphans(guard) => state = guard,
+                After::Done => return,
+            }
+        }
+    }
+
+    /// Goes on with batches that nobody waits for any more.
+    fn go_on(&self, after: After<'_, S>) {
+        if let After::Orphans(state) = after {
+            self.lead(state);
+        }
+    }
+
+    /// Waits for as many writers as there were a moment ago, if that is likely to pay.
+    fn gather<'a>(&'a self, mut state: MutexGuard<'a, State<S>>) -> MutexGuard<'a, State<S>> {
+        let most = self.longest_gather.min(state.pace.sync_time / 2);
+        let joinable = state.queue.len() == 1 && state.queue.front().is_some_and(|batch| batch.syncs && !batch.alone);
+        let before = state.waiting();
+        if most.is_zero() || !joinable || before >= state.pace.expected {
+            return state;
+        }
+        if state.pace.skip > 0 {
+            state.pace.skip -= 1;
+            return state;
+        }
+        let deadline = self.clock.elapsed() + most;
+        state.pace.gatherer = Some(current());
+        loop {
+            let left = deadline.saturating_sub(self.clock.elapsed());
+            if left.is_zero() || state.waiting() >= state.pace.expected {
+                break;
+            }
+            drop(state);
+            park_timeout(left);
+            state = self.lock();
+        }
+        state.pace.gatherer = None;
+        if state.waiting() > before {
+            state.pace.fruitless = 0;
+        } else {
+            state.pace.fruitless = (state.pace.fruitless + 1).min(MOST_FRUITLESS);
+            state.pace.skip = 1 << state.pace.fruitless;
+        }
+        state
+    }
+
+    fn run(
+        &self,
+        sink: &mut S,
+        first: Lsn,
+        records: &[S::Record<'_>],
+        syncs: bool,
+        batch: Option<&Batch<S>>,
+    ) -> std::result::Result<S::Placement, Step> {
+        let mut placement = S::Placement::default();
+        if !records.is_empty() || !syncs {
+            placement = sink.write(first, records).map_err(Step::Write)?;
+        }
+        if !syncs {
+            return Ok(placement);
+        }
+        if let Some(batch) = batch.filter(|batch| batch.waiters.iter().any(|(_, need)| *need == Need::Written)) {
+            batch.ticket.lock().outcome = Outcome::Written(placement.clone());
+            batch.waiters.iter().filter(|(_, need)| *need == Need::Written).for_each(|(thread, _)| thread.unpark());
+        }
+        let start = self.clock.elapsed();
+        let moved = sink.sync(first, records).map_err(Step::Sync)?;
+        let took = self.clock.elapsed().saturating_sub(start);
+        let mut state = self.lock();
+        state.pace.sync_time = (state.pace.sync_time * 7 + took) / 8;
+        Ok(moved.unwrap_or(placement))
+    }
+
+    /// Takes down the outcome, gives the sink back, tells the writers, and appoints the next leader.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one caller for batches, one for the lone writer; a struct would say nothing more"
+    )]
+    fn finish<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State<S>>,
+        sink: S,
+        first: Lsn,
+        count: usize,
+        syncs: bool,
+        outcome: std::result::Result<S::Placement, Step>,
+        batch: Option<Batch<S>>,
+    ) -> (After<'a, S>, Result<S::Placement>) {
+        let mut told: Vec<(Thread, Need)> = Vec::new();
+        let writers = batch.as_ref().map_or(1, |batch| batch.waiters.len());
+        let answer = match outcome {
+            Ok(placement) => {
+                state.written = state.written.max(first.plus(count as u64).previous());
+                if syncs {
+                    state.durable = state.durable.max(state.written);
+                }
+                if let Some(batch) = batch {
+                    batch.ticket.lock().outcome = Outcome::Done(placement.clone());
+                    told.extend(batch.waiters);
+                }
+                Ok(placement)
+            }
+            Err(step) => Err(state.fail(first, count, step, batch, &mut told)),
+        };
+        state.pace.expected = writers + state.waiting();
+        state.sink = Some(sink);
+        let orphans = state.appoint();
+        // It is a system call even if nobody waits, as much as a whole unsynced write costs.
+        if state.watching > 0 {
+            self.changed.notify_all();
+        }
+        let after = if orphans {
+            After::Orphans(state)
+        } else {
+            drop(state);
+            After::Done
+        };
+        if told.is_empty() {
+            return (after, answer);
+        }
+        let me = current().id();
+        told.iter().filter(|(thread, _)| thread.id() != me).for_each(|(thread, _)| thread.unpark());
+        (after, answer)
+    }
+}
+
+/// What is left to do when a batch has ended.
+enum After<'a, S: Sink> {
+    /// The next batch has writers, but they have all gone.
+    Orphans(MutexGuard<'a, State<S>>),
+    Done,
+}
+
+/// A writer in the queue.
+struct Waiter<P> {
+    ticket: Arc<Ticket<P>>,
+    place: usize,
+    need: Need,
+    first: Lsn,
+    count: usize,
+}
+
+impl<S: Sink> State<S> {
+    fn check(&self) -> Result<()> {
+        if let Some(cause) = &self.stopped {
+            return Err(Error::new(ErrorKind::Poisoned, format!("the log has stopped: {}", cause.text)));
+        }
+        if self.closed { Err(Error::invalid("the log is closed")) } else { Ok(()) }
+    }
+
+    fn give_out(&mut self, count: usize) -> Lsn {
+        let first = self.next;
+        self.next = first.plus(count as u64);
+        first
+    }
+
+    /// Writers in the queue.
+    fn waiting(&self) -> usize {
+        self.queue.iter().map(|batch| batch.waiters.len()).sum()
+    }
+
+    /// What a failed batch means for those behind it and for the LSNs.
+    fn fail(
+        &mut self,
+        first: Lsn,
+        count: usize,
+        step: Step,
+        batch: Option<Batch<S>>,
+        told: &mut Vec<(Thread, Need)>,
+    ) -> Error {
+        let (failed, was_written) = match step {
+            Step::Write(failed) => (failed, false),
+            Step::Sync(failed) => (failed, true),
+        };
+        let cause = Cause::of(&failed.error);
+        let mut lost: Vec<Batch<S>> = batch.into_iter().collect();
+        if was_written {
+            // The records are in the file, and those who only asked for that were told so: their LSNs stay theirs.
+            self.written = self.written.max(first.plus(count as u64).previous());
+        } else {
+            // Nobody was told anything about these LSNs, so they are given out again.
+            self.next = first;
+            lost.extend(self.queue.drain(..));
+        }
+        if failed.stops {
+            lost.extend(self.queue.drain(..));
+            self.stopped = Some(cause.clone());
+        }
+        for batch in lost {
+            let mut ticket = batch.ticket.lock();
+            ticket.outcome = Outcome::Failed(cause.clone());
+            if !ticket.gone.is_empty() && self.stopped.is_none() {
+                // Somebody left with an LSN of this batch and will ask whether it is durable. It never may be another record's.
+                self.stopped = Some(cause.clone());
+            }
+            drop(ticket);
+            told.extend(batch.waiters);
+        }
+        cause.error()
+    }
+
+    /// Says who leads the batch at the front; true where all its writers have gone.
+    fn appoint(&mut self) -> bool {
+        let Some(batch) = self.queue.front() else { return false };
+        let mut ticket = batch.ticket.lock();
+        let staying = (0..batch.waiters.len()).find(|place| !ticket.gone.contains(place));
+        ticket.leader = staying;
+        drop(ticket);
+        if let Some((thread, _)) = staying.and_then(|place| batch.waiters.get(place)) {
+            thread.unpark();
+        }
+        staying.is_none()
+    }
+}
+
+impl<S: Sink> fmt::Debug for Group<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").finish_non_exhaustive()
+    }
+}

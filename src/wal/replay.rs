@@ -1,0 +1,342 @@
+//! Reading a log, oldest record first, in memory that does not depend on how many there are.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::ahead::Ahead;
+use super::chunk::{Bad, Chunk, ChunkReader, Frame, Stop};
+use super::compress::expand;
+use super::contract::{Progress, Records, Skipped};
+use super::format::{FrameKind, RecordCodec, SEGMENT_HEADER_BYTES};
+use super::options::RecoveryMode;
+use super::planted::Planted;
+use super::record::{LogId, Lsn, Record, RecordHandle, RecordKind};
+use super::segment::{Segment, Shelf};
+use super::survey::read_seal;
+use crate::error::{Error, ErrorKind, Result};
+
+/// A segment to be read.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) segment: Arc<Segment>,
+    /// The next segment's first LSN: from there on this one is void.
+    until: Lsn,
+    /// What the next segment says was durable before it.
+    durable: Lsn,
+    is_newest: bool,
+    /// The last record, as far as it was written when the reading began.
+    last: Lsn,
+    /// Where reading starts, and with which record.
+    start: (Lsn, u64),
+    end: u64,
+}
+
+impl Plan {
+    /// A reader of the planned part. Opens the file.
+    pub(super) fn open(&self, on: &Shelf) -> Result<ChunkReader> {
+        let file = on.disk.open(&self.segment.path)?;
+        let end = self.end.min(file.len());
+        let (salt, path) = (self.segment.header.salt, Arc::clone(&self.segment.path));
+        let reader = ChunkReader::new(file, path, salt, self.start.1, end);
+        Ok(if on.planted == Planted::SkipPayloadChecksum { reader.without_payload_checks() } else { reader })
+    }
+}
+
+/// The records of a log.
+pub(super) struct Replay {
+    shelf: Arc<Shelf>,
+    log: LogId,
+    mode: RecoveryMode,
+    from: Lsn,
+    plans: VecDeque<Plan>,
+    /// Read ahead for the plans, in their order.
+    ahead: Option<Ahead>,
+    /// What is being read.
+    now: Option<(Plan, Source)>,
+    /// The record that comes next in it.
+    expected: Lsn,
+    chunk: Chunk,
+    place: usize,
+    frame: Option<Frame>,
+    expanded: Vec<u8>,
+    progress: Progress,
+    skipped: Skipped,
+    broken: bool,
+}
+
+enum Source {
+    Own(ChunkReader),
+    Ahead,
+}
+
+impl Replay {
+    /// Reads what is on the shelf now, from `from` on.
+    pub(super) fn new(shelf: Arc<Shelf>, log: LogId, mode: RecoveryMode, from: Lsn, threads: usize) -> Result<Self> {
+        let plans = plan(&shelf, from)?;
+        let total_bytes = plans.iter().map(|plan| plan.end - plan.start.1.min(plan.end)).sum();
+        let ahead = (threads > 1 && plans.len() > 1).then(|| Ahead::start(&shelf, &plans, threads)).transpose()?;
+        Ok(Self {
+            shelf,
+            log,
+            mode,
+            from,
+            plans: plans.into(),
+            ahead,
+            now: None,
+            expected: Lsn::NONE,
+            chunk: Chunk::default(),
+            place: 0,
+            frame: None,
+            expanded: Vec::new(),
+            progress: Progress { total_bytes, ..Progress::default() },
+            skipped: Skipped::default(),
+            broken: false,
+        })
+    }
+
+    /// Moves to the next record that is to be delivered.
+    fn advance(&mut self) -> Result<bool> {
+        loop {
+            if let Some(frame) = self.chunk.frames.get(self.place).cloned() {
+                self.place += 1;
+                if self.take(frame)? {
+                    return Ok(true);
+                }
+                continue;
+            }
+            match self.chunk.stop.take() {
+                Some(Stop::End(_) | Stop::Zeros(_)) => self.end_segment()?,
+                Some(Stop::Bad(bad)) => self.meet(&bad)?,
+                None if self.now.is_some() => self.load()?,
+                None => {
+                    if !self.begin_segment()? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin_segment(&mut self) -> Result<bool> {
+        let Some(plan) = self.plans.pop_front() else { return Ok(false) };
+        let source = match &mut self.ahead {
+            Some(ahead) => {
+                ahead.begin();
+                Source::Ahead
+            }
+            None => Source::Own(plan.open(&self.shelf)?),
+        };
+        self.expected = plan.start.0;
+        self.clear();
+        self.now = Some((plan, source));
+        Ok(true)
+    }
+
+    fn clear(&mut self) {
+        self.chunk.frames.clear();
+        self.chunk.stop = None;
+        self.place = 0;
+    }
+
+    fn load(&mut self) -> Result<()> {
+        self.place = 0;
+        match &mut self.now {
+            Some((_, Source::Own(reader))) => reader.next(&mut self.chunk)?,
+            Some((_, Source::Ahead)) => {
+                let next = self.ahead.as_mut().and_then(Ahead::next);
+                self.chunk =
+                    next.unwrap_or_else(|| Err(Error::new(ErrorKind::Cancelled, "a reading thread is gone")))?;
+            }
+            None => {}
+        }
+        let read: u64 = self.chunk.frames.iter().map(|frame| frame.end() - frame.offset).sum();
+        self.progress.done_bytes = self.progress.done_bytes.saturating_add(read);
+        Ok(())
+    }
+
+    /// Whether the frame is a record to be delivered.
+    fn take(&mut self, frame: Frame) -> Result<bool> {
+        let Some((plan, _)) = &self.now else { return Ok(false) };
+        match frame.header.kind {
+            FrameKind::Mark => return Ok(false),
+            FrameKind::Seal => {
+                self.end_segment()?;
+                return Ok(false);
+            }
+            FrameKind::Record(_) => {}
+        }
+        let lsn = frame.header.lsn;
+        if lsn >= plan.until {
+            self.end_segment()?;
+            return Ok(false);
+        }
+        if lsn != self.expected {
+            if self.mode != RecoveryMode::Salvage {
+                let (expected, found) = (format!("the record with LSN {}", self.expected), format!("LSN {lsn}"));
+                let bad = Bad { offset: frame.offset, expected, found, resume: Some(frame.end()) };
+                self.meet(&bad)?;
+                return Ok(false);
+            }
+            if lsn < self.expected {
+                return Ok(false);
+            }
+            self.skipped.add(self.expected.max(self.from), lsn, true);
+        }
+        self.expected = lsn.next();
+        if lsn < self.from {
+            return Ok(false);
+        }
+        if frame.header.codec != RecordCodec::None {
+            let payload = self.chunk.payload(&frame);
+            match expand(frame.header.codec, &plan.segment.path, frame.offset, payload) {
+                Ok(raw) => self.expanded = raw,
+                Err(_) if self.mode == RecoveryMode::Salvage => {
+                    self.skipped.add(lsn, lsn.next(), true);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.frame = Some(frame);
+        self.progress.records += 1;
+        Ok(true)
+    }
+
+    /// A segment ended well. Records that the next one does not begin with are missing.
+    fn end_segment(&mut self) -> Result<()> {
+        self.clear();
+        let Some((plan, _)) = self.now.take() else { return Ok(()) };
+        let until = if plan.is_newest { plan.last.next() } else { plan.until };
+        let missing = self.expected;
+        if missing >= until {
+            return Ok(());
+        }
+        let was_durable = plan.is_newest || plan.segment.is_sealed() && missing <= plan.last || missing <= plan.durable;
+        if !was_durable || self.mode == RecoveryMode::Salvage {
+            self.skipped.add(missing.max(self.from), until, was_durable);
+            return Ok(());
+        }
+        if self.mode == RecoveryMode::PointInTime {
+            self.stop();
+            return Ok(());
+        }
+        let kind = ErrorKind::Missing { file: plan.segment.path.to_path_buf() };
+        Err(Error::new(
+            kind,
+            format!("the records from {missing} to {} are in no segment of the log", until.previous()),
+        ))
+    }
+
+    /// Damage where the expected record should be.
+    fn meet(&mut self, bad: &Bad) -> Result<()> {
+        let Some((plan, source)) = &mut self.now else { return Ok(()) };
+        if self.expected >= plan.until {
+            return self.end_segment();
+        }
+        let was_durable = plan.is_newest || plan.segment.is_sealed() || self.expected <= plan.durable;
+        if !was_durable {
+            // Whatever comes behind in this segment was never durable either.
+            return self.end_segment();
+        }
+        match self.mode {
+            RecoveryMode::Strict => {
+                let error = bad.error(&plan.segment.path);
+                Err(error.context(format!("record {} of the log", self.expected)))
+            }
+            RecoveryMode::PointInTime => {
+                self.stop();
+                Ok(())
+            }
+            RecoveryMode::Salvage => {
+                let mut reader = match std::mem::replace(source, Source::Ahead) {
+                    Source::Own(reader) => reader,
+                    Source::Ahead => plan.open(&self.shelf)?,
+                };
+                let from = bad.resume.unwrap_or(bad.offset + 1);
+                let Some(offset) = reader.find_frame(from, self.expected)? else { return self.end_segment() };
+                reader.seek(offset);
+                *source = Source::Own(reader);
+                self.clear();
+                Ok(())
+            }
+        }
+    }
+
+    /// Nothing more is read.
+    fn stop(&mut self) {
+        self.clear();
+        self.plans.clear();
+        self.now = None;
+    }
+}
+
+impl Records for Replay {
+    fn next_record(&mut self) -> Result<Option<Record<'_>>> {
+        if self.broken {
+            return Err(Error::new(ErrorKind::Poisoned, "reading the log has failed before"));
+        }
+        self.broken = true;
+        let found = self.advance()?;
+        self.broken = false;
+        let (true, Some(frame), Some((plan, _))) = (found, &self.frame, &self.now) else { return Ok(None) };
+        let stored = self.chunk.payload(frame);
+        let payload = if frame.header.codec == RecordCodec::None { stored } else { &self.expanded };
+        let kind = if let FrameKind::Record(kind) = frame.header.kind { kind } else { RecordKind::Plain };
+        let handle = RecordHandle {
+            log: self.log,
+            segment: plan.segment.number(),
+            offset: frame.offset,
+            length: frame.header.length,
+            crc: frame.header.payload_crc,
+            lsn: frame.header.lsn,
+        };
+        let (lsn, time_ms, stream) = (frame.header.lsn, frame.header.time_ms, frame.header.stream);
+        Ok(Some(Record { lsn, time_ms, stream, kind, handle, payload }))
+    }
+
+    fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    fn skipped(&self) -> &Skipped {
+        &self.skipped
+    }
+}
+
+/// What has to be read for the records from `from` on.
+fn plan(shelf: &Shelf, from: Lsn) -> Result<Vec<Plan>> {
+    let segments = shelf.all();
+    let mut plans = Vec::with_capacity(segments.len());
+    for (place, segment) in segments.iter().enumerate() {
+        let next = segments.get(place + 1);
+        let until = next.map_or(Lsn(u64::MAX), |next| next.header.first);
+        if until <= from || until <= segment.header.first {
+            continue;
+        }
+        let last = segment.last();
+        let plan = Plan {
+            segment: Arc::clone(segment),
+            until,
+            durable: next.map_or(Lsn::NONE, |next| next.header.durable),
+            is_newest: next.is_none(),
+            last,
+            start: (segment.header.first, SEGMENT_HEADER_BYTES as u64),
+            end: segment.end(),
+        };
+        plans.push(plan);
+    }
+    // Only the first one begins in the middle.
+    if let Some(plan) = plans.first_mut()
+        && plan.segment.header.first < from
+        && plan.segment.is_sealed()
+    {
+        let file = shelf.open(&plan.segment)?;
+        if let Ok(Some((seal, _))) = read_seal(file.as_ref(), &plan.segment.path, &plan.segment.header)
+            && let Some(entry) = seal.index.iter().rev().find(|(lsn, _)| *lsn <= from)
+            && entry.1 < plan.end
+        {
+            plan.start = *entry;
+        }
+    }
+    Ok(plans)
+}

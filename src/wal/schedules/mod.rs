@@ -1,0 +1,12 @@
+//! The group commit under many schedules: the same file as in the crate, over locks and threads whose order a test decides.
+
+#[allow(dead_code, clippy::duplicate_mod, reason = "the second copy is the point: it is built over other primitives")]
+#[path = "../group.rs"]
+mod group;
+mod primitives;
+mod tests;
+#[allow(dead_code, clippy::duplicate_mod, reason = "as above")]
+#[path = "../ticket.rs"]
+mod ticket;
+
+use super::record;

@@ -1,0 +1,234 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::group::{Attempt, Failed, Group, Need, Sink, Written};
+use super::record::Lsn;
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Every look is a millisecond later.
+#[derive(Debug, Default)]
+struct Ticks(AtomicU64);
+
+impl Clock for Ticks {
+    fn wall_ms(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.wall_ms())
+    }
+}
+
+/// What the sink has.
+#[derive(Debug, Default)]
+struct File {
+    /// (LSN, payload) in the order of writing.
+    records: Vec<(u64, u64)>,
+    durable: usize,
+    syncs: u64,
+    /// The write or the sync with this number fails, counted down.
+    fails_write: Option<u64>,
+    fails_sync: Option<u64>,
+}
+
+struct Fake(Arc<Mutex<File>>);
+
+fn due(countdown: &mut Option<u64>) -> bool {
+    *countdown = countdown.map(|left| left.wrapping_sub(1));
+    *countdown == Some(0)
+}
+
+impl Sink for Fake {
+    type Record<'a> = u64;
+    type Placement = u64;
+
+    fn bytes(_: &u64) -> u64 {
+        1
+    }
+
+    fn write(&mut self, first: Lsn, records: &[u64]) -> Attempt<u64> {
+        shuttle::thread::yield_now();
+        let mut file = self.0.lock().unwrap();
+        if due(&mut file.fails_write) {
+            return Err(Failed::once(Error::invalid("write")));
+        }
+        for (lsn, payload) in (first.0..).zip(records) {
+            file.records.push((lsn, *payload));
+        }
+        Ok(first.0)
+    }
+
+    fn sync(&mut self, _: Lsn, _: &[u64]) -> Attempt<Option<u64>> {
+        let written = self.0.lock().unwrap().records.len();
+        shuttle::thread::yield_now();
+        let mut file = self.0.lock().unwrap();
+        file.syncs += 1;
+        if due(&mut file.fails_sync) {
+            return Err(Failed::once(Error::invalid("sync")));
+        }
+        file.durable = written;
+        Ok(None)
+    }
+}
+
+type Writer = (Group<Fake>, Arc<Mutex<File>>);
+
+fn start(file: File, gather: Duration) -> Arc<Writer> {
+    let file = Arc::new(Mutex::new(file));
+    let group = Group::new(Fake(Arc::clone(&file)), Lsn::FIRST, Arc::new(Ticks::default()), gather);
+    Arc::new((group, file))
+}
+
+fn write(writer: &Writer, payload: u64, need: Need, deadline: Option<Duration>) -> Result<Written<u64>> {
+    match writer.0.try_alone(&[payload], need) {
+        Some(written) => written,
+        None => writer.0.enqueue(vec![payload], need, deadline),
+    }
+}
+
+/// What an acknowledgement promises.
+fn check(writer: &Writer, payload: u64, need: Need, written: &Written<u64>) {
+    let file = writer.1.lock().unwrap();
+    let place = file.records.iter().rposition(|record| *record == (written.first.0, payload));
+    let place = place.unwrap_or_else(|| panic!("{payload} is not at {}: {file:?}", written.first));
+    assert!(need == Need::Written || place < file.durable, "{payload} was acknowledged before its sync: {file:?}");
+    assert_eq!(written.placement + written.before, written.first.0, "it knows its place in its batch");
+}
+
+fn in_order(file: &File) {
+    assert!(file.records.windows(2).all(|pair| pair[0].0 < pair[1].0), "{file:?}");
+}
+
+/// Runs under random schedules, and under those that are good at finding rare orders.
+fn explore(scenario: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(scenario.clone(), 1500);
+    shuttle::check_pct(scenario, 1500, 3);
+}
+
+#[test]
+fn writers_are_acknowledged_after_their_sync_in_the_order_of_their_lsns() {
+    explore(|| {
+        let writer = start(File::default(), Duration::from_millis(3));
+        let needs = [Need::Durable, Need::Written, Need::OwnSync, Need::Durable];
+        let threads: Vec<_> = (0..4_usize)
+            .map(|thread| {
+                let writer = Arc::clone(&writer);
+                shuttle::thread::spawn(move || {
+                    for round in 0..2_u64 {
+                        let payload = thread as u64 * 10 + round;
+                        let written = write(&writer, payload, needs[thread], None).unwrap();
+                        check(&writer, payload, needs[thread], &written);
+                        if needs[thread] != Need::Written {
+                            assert!(writer.0.durable() >= written.first);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        writer.0.close(|_| Ok(())).unwrap();
+        let file = writer.1.lock().unwrap();
+        in_order(&file);
+        assert_eq!(file.records.len(), 8);
+        assert!(file.records.iter().zip(1..).all(|(record, lsn)| record.0 == lsn));
+    });
+}
+
+#[test]
+fn who_leaves_at_the_deadline_learns_the_truth_from_the_durable_lsn() {
+    explore(|| {
+        let writer = start(File::default(), Duration::from_millis(2));
+        let threads: Vec<_> = (0..4_u64)
+            .map(|payload| {
+                let writer = Arc::clone(&writer);
+                shuttle::thread::spawn(move || {
+                    let deadline = (payload % 2 == 0).then_some(Duration::ZERO);
+                    match write(&writer, payload, Need::Durable, deadline) {
+                        Ok(written) => {
+                            check(&writer, payload, Need::Durable, &written);
+                            None
+                        }
+                        Err(error) => {
+                            let ErrorKind::Unknown { lsn } = error.kind() else { panic!("{error}") };
+                            Some((*lsn, payload))
+                        }
+                    }
+                })
+            })
+            .collect();
+        let unknown: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect();
+        writer.0.close(|_| Ok(())).unwrap();
+        let file = writer.1.lock().unwrap();
+        for (lsn, payload) in unknown {
+            assert!(writer.0.durable() >= Lsn(lsn), "nobody wrote what was left behind");
+            assert!(file.records.contains(&(lsn, payload)));
+        }
+    });
+}
+
+#[test]
+fn failures_reach_their_writers_and_no_lsn_is_promised_twice() {
+    for (fails_write, fails_sync) in [(Some(1), None), (Some(2), None), (None, Some(1)), (None, Some(2))] {
+        explore(move || {
+            let writer = start(File { fails_write, fails_sync, ..File::default() }, Duration::from_millis(2));
+            let threads: Vec<_> = (0..3_u64)
+                .map(|thread| {
+                    let writer = Arc::clone(&writer);
+                    shuttle::thread::spawn(move || {
+                        let mut told = Vec::new();
+                        for round in 0..2 {
+                            let payload = thread * 10 + round;
+                            let deadline = (thread == 2).then_some(Duration::ZERO);
+                            match write(&writer, payload, Need::Durable, deadline) {
+                                Ok(written) => {
+                                    check(&writer, payload, Need::Durable, &written);
+                                    told.push((written.first.0, payload));
+                                }
+                                Err(error) => {
+                                    if let ErrorKind::Unknown { lsn } = error.kind() {
+                                        told.push((*lsn, payload));
+                                    }
+                                }
+                            }
+                        }
+                        told
+                    })
+                })
+                .collect();
+            let told: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+            writer.0.close(|_| Ok(())).unwrap();
+            let mut lsns: Vec<u64> = told.iter().map(|(lsn, _)| *lsn).collect();
+            lsns.sort_unstable();
+            lsns.dedup();
+            assert_eq!(lsns.len(), told.len(), "an LSN was given to two: {told:?}");
+            let file = writer.1.lock().unwrap();
+            in_order(&file);
+            for record in &told {
+                // Either it is there, or nothing ever says that its LSN is durable.
+                assert!(file.records.contains(record) || writer.0.durable() < Lsn(record.0), "{record:?} {file:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn closing_waits_for_the_queue_and_refuses_what_comes_later() {
+    explore(|| {
+        let writer = start(File::default(), Duration::ZERO);
+        let threads: Vec<_> = (0..3_u64)
+            .map(|payload| {
+                let writer = Arc::clone(&writer);
+                shuttle::thread::spawn(move || write(&writer, payload, Need::Durable, None).is_ok())
+            })
+            .collect();
+        writer.0.close(|_| Ok(())).unwrap();
+        let before = writer.1.lock().unwrap().records.len();
+        let written = threads.into_iter().map(|thread| thread.join().unwrap()).filter(|written| *written).count();
+        assert_eq!((before, written), (written, before), "nothing is written after the close, and nothing is lost");
+        assert!(write(&writer, 9, Need::Durable, None).is_err());
+    });
+}

@@ -1,0 +1,194 @@
+//! The segments of a log as its readers see them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use super::format::{SEGMENT_HEADER_BYTES, Seal, SegmentHeader};
+use super::name::SegmentName;
+use super::planted::Planted;
+use super::record::Lsn;
+use crate::error::Result;
+use crate::fs::{Disk, ReadFile};
+
+/// Segments whose files are kept open for reading; those opened longest ago are closed first.
+const OPEN_FILES: usize = 64;
+
+/// One segment, being written or not.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) name: SegmentName,
+    pub(super) path: Arc<Path>,
+    pub(super) header: SegmentHeader,
+    /// Where its frames end that may be read. Stored after the bytes are with the system (or held to be given to it).
+    end: AtomicU64,
+    last: AtomicU64,
+    records: AtomicU64,
+    payload_bytes: AtomicU64,
+    min_time_ms: AtomicU64,
+    max_time_ms: AtomicU64,
+    sealed: AtomicBool,
+    /// Guards the open file only. Readers take it for reading and clone.
+    file: RwLock<Option<Arc<dyn ReadFile>>>,
+}
+
+impl Segment {
+    /// A segment without records.
+    pub(super) fn new(path: PathBuf, name: SegmentName, header: SegmentHeader) -> Self {
+        Self {
+            name,
+            path: path.into(),
+            header,
+            end: AtomicU64::new(SEGMENT_HEADER_BYTES as u64),
+            last: AtomicU64::new(header.first.previous().0),
+            records: AtomicU64::new(0),
+            payload_bytes: AtomicU64::new(0),
+            min_time_ms: AtomicU64::new(u64::MAX),
+            max_time_ms: AtomicU64::new(0),
+            sealed: AtomicBool::new(false),
+            file: RwLock::default(),
+        }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.header.segment
+    }
+
+    /// The LSN of the last record; one below the first where there is none.
+    pub(super) fn last(&self) -> Lsn {
+        Lsn(self.last.load(Ordering::Acquire))
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    pub(super) fn max_time_ms(&self) -> u64 {
+        self.max_time_ms.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_sealed(&self) -> bool {
+        self.sealed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_sealed(&self) {
+        self.sealed.store(true, Ordering::Release);
+    }
+
+    /// Takes down that a record was written. Only the one writer calls this.
+    pub(super) fn count(&self, lsn: Lsn, time_ms: u64, payload_bytes: u64) {
+        self.records.fetch_add(1, Ordering::Relaxed);
+        self.payload_bytes.fetch_add(payload_bytes, Ordering::Relaxed);
+        self.min_time_ms.fetch_min(time_ms, Ordering::Relaxed);
+        self.max_time_ms.fetch_max(time_ms, Ordering::Release);
+        self.last.store(lsn.0, Ordering::Release);
+    }
+
+    pub(super) fn set_end(&self, end: u64) {
+        self.end.store(end, Ordering::Release);
+    }
+
+    /// What a seal would say now, without the index.
+    pub(super) fn summary(&self, durable: Lsn) -> Seal {
+        let records = self.records.load(Ordering::Acquire);
+        Seal {
+            records,
+            first: self.header.first,
+            last: self.last(),
+            min_time_ms: if records == 0 { 0 } else { self.min_time_ms.load(Ordering::Acquire) },
+            max_time_ms: self.max_time_ms(),
+            durable,
+            payload_bytes: self.payload_bytes.load(Ordering::Acquire),
+            index: Vec::new(),
+        }
+    }
+
+    /// Takes over what a seal or a scan says.
+    pub(super) fn adopt(&self, seal: &Seal, end: u64, sealed: bool) {
+        self.records.store(seal.records, Ordering::Release);
+        self.payload_bytes.store(seal.payload_bytes, Ordering::Release);
+        self.min_time_ms.store(if seal.records == 0 { u64::MAX } else { seal.min_time_ms }, Ordering::Release);
+        self.max_time_ms.store(seal.max_time_ms, Ordering::Release);
+        self.last.store(seal.last.0, Ordering::Release);
+        self.end.store(end, Ordering::Release);
+        self.sealed.store(sealed, Ordering::Release);
+    }
+
+    fn opened(&self) -> Option<Arc<dyn ReadFile>> {
+        self.file.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn keep(&self, file: Option<Arc<dyn ReadFile>>) {
+        *self.file.write().unwrap_or_else(PoisonError::into_inner) = file;
+    }
+}
+
+/// All segments of a log that may be read, and those that wait to be deleted.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) dir: PathBuf,
+    pub(super) planted: Planted,
+    /// Guards the map only; readers clone out of it. Written when a segment comes or goes.
+    segments: RwLock<BTreeMap<u64, Arc<Segment>>>,
+    /// Files that belong to no segment of the map any more. Nothing is taken under it.
+    condemned: Mutex<Vec<PathBuf>>,
+    /// The segments whose files are open, in the order of opening. `Segment::file` is taken under it.
+    open: Mutex<VecDeque<Arc<Segment>>>,
+}
+
+impl Shelf {
+    pub(super) fn new(disk: Arc<dyn Disk>, dir: PathBuf, planted: Planted) -> Self {
+        Self { disk, dir, planted, segments: RwLock::default(), condemned: Mutex::default(), open: Mutex::default() }
+    }
+
+    pub(super) fn add(&self, segment: Arc<Segment>) {
+        self.segments.write().unwrap_or_else(PoisonError::into_inner).insert(segment.number(), segment);
+    }
+
+    /// Takes a segment out; whoever reads it goes on.
+    pub(super) fn remove(&self, number: u64) -> Option<Arc<Segment>> {
+        let removed = self.segments.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|segment| segment.number() != number);
+        removed.inspect(|segment| segment.keep(None))
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<Arc<Segment>> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    }
+
+    /// All segments, oldest first. As many as the log keeps.
+    pub(super) fn all(&self) -> Vec<Arc<Segment>> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    pub(super) fn condemn(&self, path: PathBuf) {
+        self.condemned.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+    }
+
+    /// The files that wait to be deleted; they are the caller's now.
+    pub(super) fn take_condemned(&self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.condemned.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The segment's file, opened once.
+    pub(super) fn open(&self, segment: &Arc<Segment>) -> Result<Arc<dyn ReadFile>> {
+        if let Some(file) = segment.opened() {
+            return Ok(file);
+        }
+        let file = self.disk.open(&segment.path)?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(other) = segment.opened() {
+            return Ok(other);
+        }
+        segment.keep(Some(Arc::clone(&file)));
+        open.push_back(Arc::clone(segment));
+        if open.len() > OPEN_FILES
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.keep(None);
+        }
+        Ok(file)
+    }
+}

@@ -1,0 +1,442 @@
+//! What is in a log's folder, and what is wrong with it. Changes nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::chunk::{Bad, Chunk, ChunkReader, Stop};
+use super::contract::Progress;
+use super::format::{
+    FRAME_HEADER_BYTES, FrameHeader, FrameKind, INDEX_EVERY_BYTES, SEGMENT_HEADER_BYTES, Seal, SegmentHeader,
+    TRAILER_BYTES, decode_trailer,
+};
+use super::name::{SegmentName, Side};
+use super::planted::Planted;
+use super::record::{LogId, Lsn};
+use super::verdict::{Verdict, at_the_end, in_between, in_the_middle};
+use crate::checksum::crc32;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::{Disk, FileKind, ReadFile};
+
+/// How closely sealed segments are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// Their seals are believed.
+    Seals,
+    /// Every byte is read.
+    Everything,
+}
+
+/// A log's folder.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    /// The segments, oldest first.
+    pub(super) found: Vec<Found>,
+    /// Files of segments that were given up, and of unfinished ones.
+    pub(super) leftovers: Vec<PathBuf>,
+    /// Segments below this are given up.
+    pub(super) horizon: u64,
+    /// The announcements of earlier horizons.
+    pub(super) old_horizons: Vec<PathBuf>,
+    pub(super) has_reserve: bool,
+    /// Where the watermark is, if there is one.
+    pub(super) watermark: Option<PathBuf>,
+    /// No segment number up to this one is used again.
+    pub(super) highest: u64,
+    pub(super) log: Option<LogId>,
+    /// The highest LSN that anything says was durable.
+    pub(super) durable: Lsn,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// A segment's file.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) name: SegmentName,
+    pub(super) path: PathBuf,
+    pub(super) file_bytes: u64,
+    /// What it holds, if its header can be read.
+    pub(super) content: Option<Content>,
+}
+
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) header: SegmentHeader,
+    /// What the seal says, or would say.
+    pub(super) seal: Seal,
+    pub(super) is_sealed: bool,
+    /// Where the good frames end.
+    pub(super) end: u64,
+    /// What comes there, if it is no clean end.
+    bad: Option<Bad>,
+    /// What comes even later.
+    later: Later,
+}
+
+/// What was found behind damage.
+#[derive(Debug, Clone, Copy, Default)]
+struct Later {
+    any: bool,
+    durable: Lsn,
+    last: Lsn,
+}
+
+impl Content {
+    /// The highest LSN in the segment, damaged or not.
+    pub(super) fn highest(&self) -> Lsn {
+        self.seal.last.max(self.later.last)
+    }
+}
+
+/// Something wrong.
+#[derive(Debug)]
+pub(super) struct Problem {
+    pub(super) segment: u64,
+    pub(super) path: PathBuf,
+    pub(super) offset: u64,
+    /// The first record that is concerned.
+    pub(super) first: Lsn,
+    pub(super) verdict: Verdict,
+    pub(super) error: Error,
+}
+
+/// Looks at a folder; `None` where there is none. `progress` hears of every segment.
+///
+/// # Errors
+/// Only what the disk reports, and two segments of one number. All else is among the problems.
+pub(super) fn survey(
+    disk: &dyn Disk,
+    dir: &Path,
+    depth: Depth,
+    planted: Planted,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Option<Survey>> {
+    if disk.stat(dir)?.is_none() {
+        return Ok(None);
+    }
+    let mut survey = list(disk, dir)?;
+    let watermark = super::watermark::read(disk, dir, None)?;
+    let mut headers = Vec::new();
+    for place in 0..survey.found.len() {
+        headers.push(survey.read_header(disk, place)?);
+    }
+    let total_bytes = survey.found.iter().map(|found| found.file_bytes).sum();
+    let mut done = Progress { total_bytes, ..Progress::default() };
+    for (place, opened) in headers.iter().enumerate() {
+        let Some((file, header)) = opened else { continue };
+        // What a later segment has from its first LSN on is void here.
+        let next = headers.get(place + 1..).unwrap_or_default().iter().flatten().next();
+        let until = next.map_or(Lsn(u64::MAX), |(_, next)| next.first);
+        let durable = next.map_or(watermark, |(_, next)| next.durable);
+        let Some(found) = survey.found.get_mut(place) else { continue };
+        let proof = Proof { until, durable, depth, planted };
+        let content = look(file, &found.path, header, &proof)?;
+        survey.durable = survey.durable.max(header.durable).max(content.seal.durable).max(content.later.durable);
+        if content.is_sealed && place + 1 < headers.len() {
+            survey.durable = survey.durable.max(content.seal.last.min(until.previous()));
+        }
+        done.done_bytes += found.file_bytes;
+        done.records += content.seal.records;
+        found.content = Some(content);
+        progress(done);
+    }
+    survey.durable = survey.durable.max(super::watermark::read(disk, dir, survey.log)?);
+    survey.judge();
+    Ok(Some(survey))
+}
+
+fn list(disk: &dyn Disk, dir: &Path) -> Result<Survey> {
+    let mut survey = Survey::default();
+    let mut entries = disk.list(dir)?;
+    entries.retain(|entry| entry.stat.kind == FileKind::File);
+    entries.sort();
+    let mut horizons = Vec::new();
+    for entry in &entries {
+        let path = dir.join(&entry.name);
+        survey.has_reserve |= entry.name == super::name::RESERVE;
+        if entry.name == super::watermark::WATERMARK {
+            survey.watermark = Some(path);
+            continue;
+        }
+        if let Some(name) = SegmentName::parse(&entry.name) {
+            survey.highest = survey.highest.max(name.segment);
+            let file_bytes = entry.stat.length_bytes;
+            survey.found.push(Found { name, path, file_bytes, content: None });
+            continue;
+        }
+        let Some(side) = Side::parse(&entry.name) else { continue };
+        match side {
+            Side::Horizon(number) => horizons.push((number, path)),
+            Side::Temporary(_) => survey.leftovers.push(path),
+            Side::Cut(..) | Side::Void(_) | Side::Spare(_) => {}
+        }
+        let (Side::Horizon(number) | Side::Cut(number, _) | Side::Void(number) | Side::Temporary(number)) = side else {
+            continue;
+        };
+        survey.highest = survey.highest.max(number);
+    }
+    horizons.sort();
+    if let Some((number, _)) = horizons.pop() {
+        survey.horizon = number;
+    }
+    survey.old_horizons = horizons.into_iter().map(|(_, path)| path).collect();
+    survey.found.sort_by_key(|found| found.name);
+    let (below, kept): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut survey.found).into_iter().partition(|found| found.name.segment < survey.horizon);
+    survey.leftovers.extend(below.into_iter().map(|found| found.path));
+    for pair in kept.windows(2) {
+        if let [one, other] = pair
+            && one.name.segment == other.name.segment
+        {
+            let expected = format!("one file for segment {}", one.name.segment);
+            return Err(Error::corrupt(&other.path, 0, expected, format!("also {}", one.path.display())));
+        }
+    }
+    survey.found = kept;
+    Ok(survey)
+}
+
+type Opened = (Arc<dyn ReadFile>, SegmentHeader);
+
+impl Survey {
+    /// The LSN that the next record gets: above everything that may be somebody's, but for what recovery cuts off.
+    pub(super) fn next_lsn(&self) -> Lsn {
+        let mut highest = self.durable;
+        for found in &self.found {
+            let Some(content) = &found.content else { continue };
+            let is_damaged =
+                self.problems.iter().any(|problem| problem.segment == found.name.segment && problem.verdict.is_loss());
+            highest = highest.max(if is_damaged { content.highest() } else { content.seal.last });
+        }
+        highest.next()
+    }
+
+    fn read_header(&mut self, disk: &dyn Disk, place: usize) -> Result<Option<Opened>> {
+        let Some(found) = self.found.get(place) else { return Ok(None) };
+        let file = disk.open(&found.path)?;
+        let mut bytes = vec![0; SEGMENT_HEADER_BYTES.min(usize::try_from(file.len()).unwrap_or(usize::MAX))];
+        file.read_exact_at(&mut bytes, 0)?;
+        let header = SegmentHeader::decode(&found.path, &bytes).and_then(|header| {
+            let expected = (found.name.segment, self.log.unwrap_or(header.log));
+            if (header.segment, header.log) == expected {
+                return Ok(header);
+            }
+            let found_there = format!("segment {} of log {}", header.segment, header.log);
+            Err(Error::corrupt(&found.path, 16, format!("segment {} of log {}", expected.0, expected.1), found_there))
+        });
+        match header {
+            Ok(header) => {
+                self.log = Some(header.log);
+                Ok(Some((file, header)))
+            }
+            Err(error) => {
+                let (segment, path) = (found.name.segment, found.path.clone());
+                let verdict = Verdict::Unreadable;
+                self.problems.push(Problem { segment, path, offset: 0, first: Lsn::NONE, verdict, error });
+                Ok(None)
+            }
+        }
+    }
+
+    /// Holds every segment against the decision table.
+    fn judge(&mut self) {
+        let mut problems = std::mem::take(&mut self.problems);
+        let contents: Vec<(&Found, &Content)> =
+            self.found.iter().filter_map(|found| found.content.as_ref().map(|content| (found, content))).collect();
+        for (place, (found, content)) in contents.iter().enumerate() {
+            let next = contents.get(place + 1).map(|(_, next)| next.header.first);
+            let missing = content.seal.last.next();
+            let verdict = match (&content.bad, next) {
+                (Some(_), Some(next)) if missing >= next => continue, // void anyway
+                (Some(_), Some(_)) => in_the_middle(missing, self.durable),
+                (Some(_), None) => at_the_end(missing, self.durable, content.later.any, content.header.recycled),
+                (None, Some(next)) if missing < next => in_between(missing, self.durable),
+                (None, None) if missing <= self.durable => Verdict::Missing,
+                (None, _) => continue,
+            };
+            let error = if let Some(bad) = &content.bad {
+                bad.error(&found.path).context(format!("record {missing} of the log"))
+            } else {
+                let end = next.map_or(self.durable, Lsn::previous);
+                missing_records(
+                    &found.path.with_file_name(format!("log-*-{:020}", found.name.segment + 1)),
+                    missing,
+                    end,
+                )
+            };
+            let (segment, path) = (found.name.segment, found.path.clone());
+            problems.push(Problem { segment, path, offset: content.end, first: missing, verdict, error });
+        }
+        if let (true, Some(path)) = (contents.is_empty() && self.durable > Lsn::NONE, &self.watermark) {
+            let error = missing_records(path, Lsn::FIRST, self.durable);
+            let (path, verdict) = (path.clone(), Verdict::Missing);
+            problems.push(Problem { segment: 0, path, offset: 0, first: Lsn::FIRST, verdict, error });
+        }
+        problems.sort_by_key(|problem| (problem.segment, problem.offset));
+        self.problems = problems;
+    }
+}
+
+fn missing_records(file: &Path, first: Lsn, last: Lsn) -> Error {
+    let kind = ErrorKind::Missing { file: file.to_path_buf() };
+    Error::new(kind, format!("the records from {first} to {last} of the log are in no segment"))
+}
+
+/// The seal that a segment's last bytes lead to, with its offset.
+pub(super) fn read_seal(file: &dyn ReadFile, path: &Path, header: &SegmentHeader) -> Result<Option<(Seal, u64)>> {
+    let length = file.len();
+    let Some(trailer_at) = length.checked_sub(TRAILER_BYTES as u64).filter(|at| *at >= SEGMENT_HEADER_BYTES as u64)
+    else {
+        return Ok(None);
+    };
+    let mut trailer = [0; TRAILER_BYTES];
+    file.read_exact_at(&mut trailer, trailer_at)?;
+    let Some(offset) = decode_trailer(trailer, header.salt) else { return Ok(None) };
+    let size = trailer_at.checked_sub(offset).and_then(|bytes| usize::try_from(bytes).ok());
+    let Some(size) = size.filter(|size| *size >= FRAME_HEADER_BYTES) else { return Ok(None) };
+    let mut bytes = Vec::new();
+    file.read_new_at(&mut bytes, size, offset)?;
+    let Some((frame, payload)) = bytes.split_first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(None) };
+    let is_seal = FrameHeader::decode(frame, header.salt).is_some_and(|frame| {
+        frame.kind == FrameKind::Seal && frame.length as usize == payload.len() && frame.payload_crc == crc32(payload)
+    });
+    if !is_seal {
+        return Ok(None);
+    }
+    Ok(Seal::decode(path, offset, payload).ok().filter(|seal| seal.first == header.first).map(|seal| (seal, offset)))
+}
+
+/// What is known of a segment from elsewhere.
+struct Proof {
+    /// The next segment's first LSN.
+    until: Lsn,
+    /// What was durable for sure. A seal above that may have reached the disk before its records.
+    durable: Lsn,
+    depth: Depth,
+    planted: Planted,
+}
+
+fn look(file: &Arc<dyn ReadFile>, path: &Path, header: &SegmentHeader, proof: &Proof) -> Result<Content> {
+    if proof.depth == Depth::Seals
+        && let Some((seal, end)) = read_seal(file.as_ref(), path, header)?
+        && seal.last <= seal.durable.max(proof.durable)
+    {
+        return Ok(Content { header: *header, seal, is_sealed: true, end, bad: None, later: Later::default() });
+    }
+    let from = SEGMENT_HEADER_BYTES as u64;
+    let mut reader = ChunkReader::new(Arc::clone(file), path.into(), header.salt, from, file.len());
+    if proof.planted == Planted::SkipPayloadChecksum {
+        reader = reader.without_payload_checks();
+    }
+    scan(reader, header, proof.until)
+}
+
+/// Reads a segment up to the first record that is void, or to where its frames end.
+fn scan(mut reader: ChunkReader, header: &SegmentHeader, until: Lsn) -> Result<Content> {
+    let mut content = Content {
+        header: *header,
+        seal: Seal { first: header.first, last: header.first.previous(), durable: header.durable, ..Seal::default() },
+        is_sealed: false,
+        end: SEGMENT_HEADER_BYTES as u64,
+        bad: None,
+        later: Later::default(),
+    };
+    let mut chunk = Chunk::default();
+    loop {
+        reader.next(&mut chunk)?;
+        for frame in &chunk.frames {
+            match frame.header.kind {
+                FrameKind::Mark => content.seal.durable = content.seal.durable.max(frame.header.lsn),
+                FrameKind::Seal => {
+                    content.close(reader.path(), &chunk, frame);
+                    break;
+                }
+                FrameKind::Record(_) if frame.header.lsn >= until => return Ok(content),
+                FrameKind::Record(_) if frame.header.lsn == content.seal.last.next() => {
+                    content.add(frame.offset, &frame.header);
+                }
+                FrameKind::Record(_) => {
+                    let expected = format!("the record with LSN {}", content.seal.last.next());
+                    let found = format!("LSN {}", frame.header.lsn);
+                    content.bad = Some(Bad { offset: frame.offset, expected, found, resume: Some(frame.end()) });
+                    break;
+                }
+            }
+            content.end = frame.end();
+        }
+        if content.is_sealed {
+            return Ok(content);
+        }
+        if content.bad.is_none() {
+            match chunk.stop.take() {
+                None => continue,
+                Some(Stop::End(_) | Stop::Zeros(_)) => return Ok(content),
+                Some(Stop::Bad(bad)) => content.bad = Some(bad),
+            }
+        }
+        content.look_behind(reader)?;
+        return Ok(content);
+    }
+}
+
+impl Content {
+    fn add(&mut self, offset: u64, header: &FrameHeader) {
+        let seal = &mut self.seal;
+        seal.min_time_ms = if seal.records == 0 { header.time_ms } else { seal.min_time_ms.min(header.time_ms) };
+        seal.max_time_ms = seal.max_time_ms.max(header.time_ms);
+        seal.records += 1;
+        seal.last = header.lsn;
+        seal.payload_bytes += u64::from(header.length);
+        if seal.index.last().is_none_or(|(_, at)| offset - at >= INDEX_EVERY_BYTES) {
+            seal.index.push((header.lsn, offset));
+        }
+    }
+
+    /// A seal: it has to say what was found before it.
+    fn close(&mut self, path: &Path, chunk: &Chunk, frame: &super::chunk::Frame) {
+        match Seal::decode(path, frame.offset, chunk.payload(frame)) {
+            Ok(seal) if (seal.records, seal.last) == (self.seal.records, self.seal.last) => {
+                self.is_sealed = true;
+                self.end = frame.offset;
+                self.seal.durable = self.seal.durable.max(seal.durable);
+            }
+            sealed => {
+                let found = sealed.map_or_else(|error| error.to_string(), |seal| format!("one for {}", seal.records));
+                let expected = format!("a seal for {} records", self.seal.records);
+                self.bad = Some(Bad { offset: frame.offset, expected, found, resume: Some(frame.end()) });
+            }
+        }
+    }
+
+    /// Looks for anything that is of this segment behind the damage.
+    fn look_behind(&mut self, mut reader: ChunkReader) -> Result<()> {
+        let Some(bad) = &self.bad else { return Ok(()) };
+        let missing = self.seal.last.next();
+        let mut from = bad.resume.unwrap_or(bad.offset + 1);
+        let mut chunk = Chunk::default();
+        while let Some(offset) = reader.find_frame(from, missing)? {
+            reader.seek(offset);
+            from = offset + 1;
+            loop {
+                reader.next(&mut chunk)?;
+                for frame in &chunk.frames {
+                    self.later.any = true;
+                    from = frame.end();
+                    match frame.header.kind {
+                        FrameKind::Mark => self.later.durable = self.later.durable.max(frame.header.lsn),
+                        FrameKind::Record(_) => self.later.last = self.later.last.max(frame.header.lsn),
+                        FrameKind::Seal => {
+                            if let Ok(seal) = Seal::decode(reader.path(), frame.offset, chunk.payload(frame)) {
+                                self.later.durable = self.later.durable.max(seal.durable);
+                                self.later.last = self.later.last.max(seal.last);
+                            }
+                        }
+                    }
+                }
+                if chunk.stop.is_some() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

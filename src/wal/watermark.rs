@@ -1,0 +1,79 @@
+//! The watermark: a small file that says up to which LSN the log is durable.
+//!
+//! It is written after every sync and never synced itself: it is only evidence. Without it, damage to the last group, behind which nothing
+//! follows, would look like a write that was cut off. It never says more than is true, so losing it or finding an old one does no harm.
+
+use std::path::Path;
+
+use super::record::{LogId, Lsn};
+use crate::checksum::crc32;
+use crate::codec::{Put, Reader};
+use crate::error::Result;
+use crate::fs::{Disk, WriteFile};
+
+/// The file's name.
+pub(super) const WATERMARK: &str = "durable";
+const SLOT_BYTES: usize = 28;
+/// Two slots in turn, so that a torn write leaves the other one; each in a sector of its own.
+const SLOTS: [u64; 2] = [0, 512];
+
+/// The open file.
+#[derive(Debug)]
+pub(super) struct Watermark {
+    file: Box<dyn WriteFile>,
+    turn: bool,
+}
+
+impl Watermark {
+    /// Opens the file in a log's folder, or makes it.
+    pub(super) fn open(disk: &dyn Disk, dir: &Path) -> Result<Self> {
+        let path = dir.join(WATERMARK);
+        let file = disk
+            .overwrite(&path)
+            .or_else(|error| if error.is_not_found() { disk.create_new(&path) } else { Err(error) })?;
+        Ok(Self { file, turn: false })
+    }
+
+    /// Says that the log is durable up to `lsn`.
+    pub(super) fn say(&mut self, log: LogId, lsn: Lsn) -> Result<()> {
+        let [even, odd] = SLOTS;
+        self.turn = !self.turn;
+        self.file.seek_to(if self.turn { odd } else { even })?;
+        self.file.append(&encode(log, lsn))
+    }
+}
+
+fn encode(log: LogId, lsn: Lsn) -> Vec<u8> {
+    let mut out = Vec::with_capacity(SLOT_BYTES);
+    out.extend_from_slice(&log.0);
+    out.put_u64(lsn.0);
+    out.put_u32(crc32(&out));
+    out
+}
+
+/// What the file in `dir` says about `log`; nothing where it says nothing that can be believed.
+///
+/// # Errors
+/// What reading reports.
+pub(super) fn read(disk: &dyn Disk, dir: &Path, log: Option<LogId>) -> Result<Lsn> {
+    let path = dir.join(WATERMARK);
+    if disk.stat(&path)?.is_none() {
+        return Ok(Lsn::NONE);
+    }
+    let file = disk.open(&path)?;
+    let mut highest = Lsn::NONE;
+    for slot in SLOTS {
+        if slot + SLOT_BYTES as u64 > file.len() {
+            continue;
+        }
+        let mut bytes = [0; SLOT_BYTES];
+        file.read_exact_at(&mut bytes, slot)?;
+        let mut reader = Reader::new(&path, slot, &bytes);
+        let said = (LogId(reader.array("log id")?), Lsn(reader.u64("LSN")?));
+        let covered = bytes.get(..SLOT_BYTES - 4).unwrap_or_default();
+        if reader.u32("checksum")? == crc32(covered) && log.is_none_or(|log| log == said.0) {
+            highest = highest.max(said.1);
+        }
+    }
+    Ok(highest)
+}

@@ -1,0 +1,202 @@
+//! Bytes that change on disk: acknowledged records are all there, in order, or there is a typed error.
+
+use alluvium::fs::SimDisk;
+use alluvium::wal::{LogOptions, Planted, RecoveryMode, WriteAheadLog};
+use alluvium::{Error, ErrorKind};
+
+use super::support::*;
+
+/// A log of several segments, the last one closed or not.
+fn written(closes: bool, options: &LogOptions) -> (SimDisk, Vec<Read>) {
+    let sim = SimDisk::new(1);
+    let log = open(&sim, options).unwrap();
+    for number in 0..9_u64 {
+        let length = usize::try_from(number * 97 % 400).unwrap();
+        log.write(format!("{number} {}", "d".repeat(length)).as_bytes(), number).unwrap();
+    }
+    let all = read_all(&log).unwrap();
+    if closes {
+        log.close().unwrap();
+    }
+    drop(log);
+    (sim, all)
+}
+
+fn tiny() -> LogOptions {
+    LogOptions { segment_bytes: 4096, ..small() }
+}
+
+fn is_typed(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt { .. } | ErrorKind::Missing { .. } | ErrorKind::Unsupported)
+}
+
+/// All of it, or a typed error.
+fn check(sim: &SimDisk, options: &LogOptions, planted: Planted, all: &[Read]) -> Result<bool, String> {
+    let found = open_planted(sim, options, planted).and_then(|log| read_all(&log));
+    match found {
+        Ok(found) if found == all => Ok(true),
+        Ok(found) => Err(format!("{} records of {}", found.len(), all.len())),
+        Err(error) if is_typed(&error) => Ok(false),
+        Err(error) => Err(format!("an untyped error: {error}")),
+    }
+}
+
+/// What salvage gives is a part of what was written.
+fn check_salvage(sim: &SimDisk, options: &LogOptions, all: &[Read]) -> usize {
+    let options = LogOptions { recovery: RecoveryMode::Salvage, ..options.clone() };
+    let log = open(sim, &options).unwrap();
+    let mut records = log.read_all().unwrap();
+    let found = drain(records.as_mut()).unwrap();
+    let skipped = records.skipped().records;
+    assert!(found.iter().all(|read| all.contains(read)), "salvage made something up");
+    assert!(found.windows(2).all(|pair| pair[0].lsn < pair[1].lsn));
+    assert!(found.len() as u64 + skipped <= all.len() as u64 + 1, "{} and {skipped} skipped", found.len());
+    found.len()
+}
+
+#[test]
+fn every_flipped_bit_is_found_or_harmless() {
+    for closes in [false, true] {
+        let (sim, all) = written(closes, &tiny());
+        let (mut detected, mut harmless) = (0, 0);
+        for path in segments(&sim) {
+            let bits = sim.read_file(&path).unwrap().len() as u64 * 8;
+            for bit in 0..bits {
+                let found = sim.fork();
+                found.flip_bit(&path, bit).unwrap();
+                match check(&found, &tiny(), Planted::Nothing, &all) {
+                    Ok(true) => harmless += 1,
+                    Ok(false) => detected += 1,
+                    Err(wrong) => panic!("bit {bit} of {} closed={closes}: {wrong}", path.display()),
+                }
+                if bit % 61 == 0 {
+                    check_salvage(&found, &tiny(), &all);
+                }
+            }
+        }
+        assert!(detected > 10_000, "{detected} {harmless}");
+    }
+}
+
+#[test]
+fn every_cut_and_every_replaced_tail_is_found_or_harmless() {
+    for closes in [false, true] {
+        let (sim, all) = written(closes, &tiny());
+        for path in segments(&sim) {
+            let bytes = sim.read_file(&path).unwrap();
+            for cut in 0..bytes.len() {
+                let mut variants = vec![bytes[..cut].to_vec()];
+                for fill in [0, 0xff] {
+                    let mut filled = bytes[..cut].to_vec();
+                    filled.resize(bytes.len(), fill);
+                    variants.push(filled);
+                }
+                let mut old = bytes[..cut].to_vec();
+                old.extend_from_slice(&bytes[..bytes.len() - cut]);
+                variants.push(old);
+                for (variant, content) in variants.iter().enumerate() {
+                    if content == &bytes[..] {
+                        continue;
+                    }
+                    let found = sim.fork();
+                    found.write_file(&path, content).unwrap();
+                    if let Err(wrong) = check(&found, &tiny(), Planted::Nothing, &all) {
+                        panic!("variant {variant} at byte {cut} of {} closed={closes}: {wrong}", path.display());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn unacknowledged_records_at_the_end_are_there_whole_or_not_at_all() {
+    // The watermark is what knows of the last group; without it the end of the newest segment may be cut anywhere.
+    let (sim, all) = written(false, &tiny());
+    let path = segments(&sim).pop().unwrap();
+    let bytes = sim.read_file(&path).unwrap();
+    for cut in 80..bytes.len() as u64 {
+        let found = sim.fork();
+        found.truncate(&path, cut).unwrap();
+        found.write_file("/log/durable", b"").unwrap();
+        let log = open(&found, &tiny()).unwrap();
+        let left = read_all(&log).unwrap();
+        assert!(all.starts_with(&left));
+        let cut_bytes = log.recovery().cut.clone().map_or(0, |(bytes, _)| bytes);
+        drop(log);
+        let kept: u64 = found
+            .files()
+            .iter()
+            .filter(|path| named(path, "cut-"))
+            .map(|path| found.read_file(path).unwrap().len() as u64)
+            .sum();
+        assert_eq!(kept, cut_bytes, "cut bytes are kept aside");
+    }
+}
+
+#[test]
+fn swapped_missing_and_doubled_segments_are_found() {
+    let (sim, all) = written(true, &LogOptions { rolling_interval: std::time::Duration::from_millis(2), ..tiny() });
+    let paths = segments(&sim);
+    assert!(paths.len() >= 3);
+    for one in &paths {
+        let found = sim.fork();
+        let disk: &dyn alluvium::fs::Disk = &found;
+        disk.remove(one).unwrap();
+        match check(&found, &tiny(), Planted::Nothing, &all) {
+            Ok(false) => {}
+            // The oldest may have been cleaned, for all anyone can know.
+            Err(_) if one == &paths[0] => {}
+            other => panic!("{} is missing: {other:?}", one.display()),
+        }
+        for other in paths.iter().filter(|other| *other != one) {
+            let found = sim.fork();
+            found.write_file(one, &sim.read_file(other).unwrap()).unwrap();
+            assert_eq!(check(&found, &tiny(), Planted::Nothing, &all), Ok(false));
+        }
+    }
+    let foreign = [
+        "/log/xlog-1-2-00000000000000000001",
+        "/log/log-1-2",
+        "/log/log-1-2-00000000000000000001.tmp",
+        "/log/notes.txt",
+    ];
+    for name in foreign {
+        sim.write_file(name, b"whatever").unwrap();
+    }
+    assert_eq!(check(&sim, &tiny(), Planted::Nothing, &all), Ok(true));
+    assert!(foreign.iter().all(|name| sim.read_file(name).is_ok()), "foreign files are left alone");
+}
+
+#[test]
+fn point_in_time_ends_before_the_damage_and_goes_on_from_there() {
+    let options = LogOptions { rolling_interval: std::time::Duration::from_millis(2), ..tiny() };
+    let (sim, all) = written(true, &options);
+    let path = segments(&sim)[1].clone();
+    sim.flip_bit(&path, (sim.read_file(&path).unwrap().len() as u64 - 200) * 8).unwrap();
+    assert_eq!(check(&sim, &options, Planted::Nothing, &all), Ok(false));
+    let point = LogOptions { recovery: RecoveryMode::PointInTime, ..options.clone() };
+    let log = open(&sim, &point).unwrap();
+    let left = read_all(&log).unwrap();
+    assert!(!left.is_empty() && left.len() < all.len() && all.starts_with(&left));
+    assert!(!log.recovery().put_aside.is_empty() && log.recovery().cut.is_some());
+    log.write(b"goes on", 50).unwrap();
+    drop(log);
+    let log = open(&sim, &options).unwrap();
+    assert_eq!(read_all(&log).unwrap().len(), left.len() + 1);
+}
+
+#[test]
+fn planted_bugs_show() {
+    for planted in [Planted::SkipPayloadChecksum, Planted::CutAcknowledged] {
+        let (sim, all) = written(false, &tiny());
+        let path = segments(&sim).pop().unwrap();
+        let bits = sim.read_file(&path).unwrap().len() as u64 * 8;
+        let wrong = (0..bits).any(|bit| {
+            let found = sim.fork();
+            found.flip_bit(&path, bit).unwrap();
+            check(&found, &tiny(), planted, &all).is_err()
+        });
+        assert!(wrong, "{planted:?} goes unnoticed");
+    }
+}

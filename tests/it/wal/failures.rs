@@ -1,0 +1,211 @@
+//! Disks that say no.
+
+use std::io;
+use std::sync::Arc;
+
+use alluvium::ErrorKind;
+use alluvium::fs::SimDisk;
+use alluvium::fs::sim::{Operation, Persistence};
+use alluvium::wal::{LogOptions, Lsn, Planted, Wait, WriteAheadLog};
+
+use super::support::*;
+
+/// Writes with one failure on the way; afterwards every acknowledged record is there, once and in order.
+fn fail_once(
+    options: &LogOptions,
+    nth: u64,
+    operations: &[Operation],
+    error: io::ErrorKind,
+    planted: Planted,
+) -> Result<bool, String> {
+    let sim = SimDisk::new(nth);
+    let log = open_planted(&sim, options, planted).unwrap();
+    sim.fail_at(nth, operations, error, Persistence::Once);
+    let mut acknowledged = Vec::new();
+    for number in 0..12_u64 {
+        let text = format!("{number} {}", "f".repeat(usize::try_from(number * 131 % 900).unwrap()));
+        if log.write(text.as_bytes(), number).is_ok() {
+            acknowledged.push(text.into_bytes());
+        }
+        if number == 8 {
+            drop(log.clean_below(Lsn(2)));
+        }
+    }
+    drop(log.close());
+    let fired = sim.faults_fired() > 0;
+    let all = read_all(&log).map_err(|error| error.to_string())?;
+    let check = |found: &[Read]| {
+        let mut rest = found.iter();
+        let cleaned = acknowledged
+            .iter()
+            .skip_while(|payload| found.first().is_some_and(|first| first.lsn > 1 && first.payload != **payload));
+        for payload in cleaned {
+            if !rest.any(|read| read.payload == *payload) {
+                return Err(format!(
+                    "acknowledged, but not among {:?}: {}",
+                    found.iter().map(|r| (r.lsn, r.time_ms)).collect::<Vec<_>>(),
+                    String::from_utf8_lossy(&payload[..10.min(payload.len())])
+                ));
+            }
+        }
+        Ok(())
+    };
+    check(&all)?;
+    drop(log);
+    let after = sim.survive(alluvium::fs::sim::Survivors::None);
+    for sim in [&sim, &after] {
+        sim.clear_faults();
+        let log = open_planted(sim, options, planted).map_err(|error| format!("reopening: {error}"))?;
+        check(&read_all(&log).map_err(|error| format!("rereading: {error}"))?)?;
+    }
+    Ok(fired)
+}
+
+#[test]
+fn any_operation_that_fails_once_loses_nothing_acknowledged() {
+    let mut fired = 0;
+    for options in [small(), LogOptions { recycles: 1, preallocates: true, ..small() }] {
+        for error in [io::ErrorKind::Other, io::ErrorKind::StorageFull] {
+            for nth in 1..150 {
+                match fail_once(&options, nth, &[], error, Planted::Nothing) {
+                    Ok(true) => fired += 1,
+                    Ok(false) => break,
+                    Err(wrong) => panic!("{error:?} at operation {nth}: {wrong}"),
+                }
+            }
+        }
+    }
+    assert!(fired > 100, "{fired}");
+}
+
+#[test]
+fn a_failed_sync_is_followed_by_a_new_segment_and_a_second_one_stops_the_log() {
+    let sim = SimDisk::new(1);
+    let log = open(&sim, &small()).unwrap();
+    log.write(b"one", 1).unwrap();
+    sim.fail_at(1, &[Operation::Sync], io::ErrorKind::Other, Persistence::Once);
+    let handle = log.write(b"two", 2).unwrap();
+    assert_eq!((handle.segment, handle.lsn), (2, Lsn(2)));
+    assert_eq!(payloads(&log), ["one", "two"]);
+    sim.fail_at(1, &[Operation::Sync], io::ErrorKind::Other, Persistence::ForEver);
+    assert!(matches!(log.write(b"three", 3).unwrap_err().kind(), ErrorKind::Io { .. }));
+    sim.clear_faults();
+    assert!(matches!(log.write(b"four", 4).unwrap_err().kind(), ErrorKind::Poisoned));
+    assert_eq!(log.durable_lsn(), Lsn(2));
+    drop(log);
+    let after = sim.survive(alluvium::fs::sim::Survivors::None);
+    assert_eq!(payloads(&open(&after, &small()).unwrap()), ["one", "two"]);
+}
+
+#[test]
+fn without_rewriting_the_writers_get_the_error_and_the_log_goes_on() {
+    let sim = SimDisk::new(1);
+    let options = LogOptions { rewrites_after_failed_sync: false, ..small() };
+    let log = open(&sim, &options).unwrap();
+    log.write(b"one", 1).unwrap();
+    sim.fail_at(1, &[Operation::Sync], io::ErrorKind::Other, Persistence::Once);
+    assert!(log.write(b"two", 2).is_err());
+    assert_eq!(log.write(b"three", 3).unwrap().segment, 2);
+    drop(log);
+    let after = sim.survive(alluvium::fs::sim::Survivors::None);
+    let log = open(&after, &options).unwrap();
+    assert_eq!(payloads(&log), ["one", "three"]);
+    assert_eq!(log.recovery().never_durable, [Lsn(2)]);
+}
+
+#[test]
+fn retrying_a_failed_sync_would_lose_records() {
+    let wrong = (1..40).any(|nth| {
+        fail_once(&small(), nth, &[Operation::Sync], io::ErrorKind::Other, Planted::RetryFailedSync).is_err()
+    });
+    assert!(wrong);
+    for nth in 1..40 {
+        fail_once(&small(), nth, &[Operation::Sync], io::ErrorKind::Other, Planted::Nothing).unwrap();
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_typed_error_and_the_log_resumes_by_itself() {
+    let sim = SimDisk::new(1);
+    let log = open(&sim, &small()).unwrap();
+    for number in 0..100 {
+        log.write(format!("record {number}").as_bytes(), number).unwrap();
+    }
+    sim.fail_at(1, &[Operation::Append, Operation::Create], io::ErrorKind::StorageFull, Persistence::ForEver);
+    for _ in 0..3 {
+        assert!(matches!(log.write(b"no room", 200).unwrap_err().kind(), ErrorKind::DiskFull { .. }));
+    }
+    assert_eq!(payloads(&log).len(), 100);
+    sim.clear_faults();
+    log.clean(50, Wait::ForIt).unwrap();
+    assert_eq!(log.write(b"room again", 201).unwrap().lsn, Lsn(101));
+    drop(log);
+    let log = open(&sim, &small()).unwrap();
+    assert_eq!(payloads(&log).last().unwrap(), "room again");
+}
+
+#[test]
+fn too_many_open_files_change_nothing() {
+    let sim = SimDisk::new(1);
+    let log = open(&sim, &small()).unwrap();
+    log.write(b"one", 1).unwrap();
+    sim.fail_at(1, &[Operation::Create], io::ErrorKind::Other, Persistence::ForEver);
+    assert!(matches!(log.write(b"two", 1_000_000).unwrap_err().kind(), ErrorKind::Io { .. }));
+    sim.clear_faults();
+    assert_eq!(log.write(b"two", 1_000_000).unwrap().lsn, Lsn(2));
+    assert_eq!(payloads(&log), ["one", "two"]);
+}
+
+#[test]
+fn a_failed_delete_is_reported_and_tried_again() {
+    let sim = SimDisk::new(1);
+    let log = open(&sim, &small()).unwrap();
+    for number in 0..200 {
+        log.write(format!("record {number}").as_bytes(), number).unwrap();
+    }
+    sim.fail_at(1, &[Operation::Remove], io::ErrorKind::Other, Persistence::ForEver);
+    let cleaned = log.clean(100, Wait::ForIt).unwrap();
+    assert!(cleaned.deleted == 0 && cleaned.failed.len() == cleaned.segments && cleaned.segments > 0);
+    let left = payloads(&log);
+    let files = segments(&sim).len();
+    sim.clear_faults();
+    drop(log);
+    let log = open(&sim, &small()).unwrap();
+    assert_eq!(payloads(&log), left);
+    assert_eq!(segments(&sim).len(), files - cleaned.segments, "opening removes what is given up");
+    log.clean(100, Wait::ForIt).unwrap();
+}
+
+#[test]
+fn a_clock_that_runs_backwards_changes_no_order() {
+    let sim = SimDisk::new(1);
+    let log = open(&sim, &small()).unwrap();
+    let times = [5_000, 100_000, 3, 200_000, 0, 50];
+    for (number, time) in times.into_iter().enumerate() {
+        log.write(number.to_string().as_bytes(), time).unwrap();
+    }
+    assert_eq!(payloads(&log), ["0", "1", "2", "3", "4", "5"]);
+    // The first segment holds 5_000 only; the second one is as new as 100_000, whatever came later.
+    log.clean(6_000, Wait::ForIt).unwrap();
+    assert_eq!(payloads(&log)[0], "1");
+    log.clean(99_000, Wait::ForIt).unwrap();
+    assert_eq!(payloads(&log)[0], "1");
+}
+
+#[test]
+fn a_writer_over_the_queue_waits_and_the_largest_record_gets_its_turn() {
+    let sim = SimDisk::new(1);
+    let options = LogOptions { queue_bytes: 1000, segment_bytes: 1 << 20, ..LogOptions::default() };
+    let log = Arc::new(open(&sim, &options).unwrap());
+    std::thread::scope(|scope| {
+        for writer in 0..6_usize {
+            let log = Arc::clone(&log);
+            scope.spawn(move || {
+                for _ in 0..30 {
+                    log.write(&vec![7; writer * 600], 1).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(read_all(&*log).unwrap().len(), 180);
+}

@@ -1,0 +1,10 @@
+//! The write-ahead log through its public face.
+
+mod behaviours;
+mod crash;
+mod damage;
+mod failures;
+mod field;
+mod format;
+mod model;
+mod support;
