@@ -175,8 +175,8 @@ Examples:
 pub(super) struct Place {
     /// The checkpoint directory.
     pub(super) checkpoint: PathBuf,
-    /// The store, as <operator>/<partition>/<name>. May be left out where the checkpoint holds only one.
-    #[arg(long, short)]
+    // As an attribute: in a doc comment it would be HTML.
+    #[arg(long, short, help = "The store, as <operator>/<partition>/<name>. May be left out where there is only one")]
     pub(super) store: Option<String>,
     /// Writes JSON instead of text.
     #[arg(long)]
@@ -373,8 +373,7 @@ pub(super) struct Import {
     pub(super) file: PathBuf,
     /// The checkpoint directory; made if it is missing.
     pub(super) checkpoint: PathBuf,
-    /// The store to start, as <operator>/<partition>/<name>.
-    #[arg(long, short)]
+    #[arg(long, short, help = "The store to start, as <operator>/<partition>/<name>")]
     pub(super) store: String,
     /// Writes JSON instead of text.
     #[arg(long)]
