@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use alluvium::{Clock, RocksDbProvider, StateStoreProvider, StoreOptions, SystemClock};
+use alluvium::{RocksDbProvider, StateStoreProvider, StoreOptions, SystemClock};
 
 use crate::report::{Must, Report, median};
 use crate::setup::{Place, batch, bytes_to_open, load, open_cold, picks, restore_and_copy, roll_back};

@@ -15,11 +15,12 @@
 mod flat;
 mod reads;
 #[path = "../../examples/measure/report.rs"]
+#[allow(dead_code, unused_imports, reason = "the other benchmarks use all of it")]
 mod report;
 mod setup;
 mod tiny;
 #[path = "../../examples/measure/workload.rs"]
-#[allow(dead_code, reason = "the other benchmark uses all of it")]
+#[allow(dead_code, unused_imports, reason = "the other benchmarks use all of it")]
 mod workload;
 
 use std::error::Error;
