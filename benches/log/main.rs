@@ -11,7 +11,7 @@
 //! One JSON line a figure on standard output, a table on standard error; the exit code is 1 if a requirement is missed.
 
 mod replayed;
-#[allow(dead_code, reason = "each bench uses its own part of it")]
+#[allow(dead_code, unused_imports, reason = "a bench uses a part of it, and without a harness drops its tests")]
 #[path = "../../examples/measure/report.rs"]
 mod report;
 mod rival;
