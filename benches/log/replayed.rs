@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use alluvium::wal::{Durability, FileLog, LogOptions, NewRecord, RecordHandle, WriteAheadLog};
 
-use crate::measure::report::{Report, median};
+use crate::report::{Report, median};
 use crate::{Args, Failure, Stopwatch, alternate, float, ratio};
 
 pub(crate) fn replay(args: &Args, dir: &Path, report: &mut Report) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use alluvium::wal::{FileLog, LogOptions, WriteAheadLog};
 
-use crate::measure::report::{Report, median};
+use crate::report::{Report, median};
 use crate::{Args, Failure, Stopwatch, Turn, alternate, float, ratio, rival};
 
 const WRITERS: usize = 64;

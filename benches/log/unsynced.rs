@@ -6,7 +6,7 @@ use std::path::Path;
 
 use alluvium::wal::{Durability, FileLog, LogOptions, NewRecord, WriteAheadLog};
 
-use crate::measure::report::{Report, median};
+use crate::report::{Report, median};
 use crate::{Args, Failure, Stopwatch, alternate, float, ratio};
 
 /// What one core has to take in.
