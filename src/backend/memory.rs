@@ -46,11 +46,13 @@ struct MemoryGeneration {
 
 impl MemoryEngine {
     /// An engine that knows what `image` knew.
+    #[cfg(any(test, feature = "conformance"))]
     pub(crate) fn from_image(image: MemoryImage) -> Self {
         Self { image: Mutex::new(image) }
     }
 
     /// What the engine knows now.
+    #[cfg(any(test, feature = "conformance"))]
     pub(crate) fn image(&self) -> MemoryImage {
         self.lock().clone()
     }

@@ -99,6 +99,7 @@ impl Worker {
     }
 
     /// Waits until nothing is pending; without a thread, runs what is pending. Not for use inside a job.
+    #[cfg(any(test, feature = "conformance"))]
     pub(crate) fn run_pending(&self) {
         if self.thread.is_none() {
             while self.shared.run_one(Wait::Never) {}
@@ -134,6 +135,7 @@ impl Drop for Worker {
 #[derive(Clone, Copy, PartialEq)]
 enum Wait {
     ForWork,
+    #[cfg(any(test, feature = "conformance"))]
     Never,
 }
 

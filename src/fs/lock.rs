@@ -20,7 +20,16 @@ const DESCRIPTION_LIMIT_BYTES: u64 = 512;
 /// file open already. The file stays when the lock is gone: removing it would let two holders lock two files of one name.
 #[derive(Debug)]
 pub(crate) struct FileLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Closing would do, but a child process between its fork and its exec still holds the same open file, and with it the lock.
+        if let Err(error) = self.file.unlock() {
+            tracing::warn!(%error, "a lock was not given back; it goes when the file is closed");
+        }
+    }
 }
 
 impl LockHeld for FileLock {}
@@ -41,7 +50,7 @@ impl FileLock {
             Err(TryLockError::Error(error)) => return Err(Error::io(path, "lock the file", error)),
         }
         write_description(&mut file, clock).map_err(|error| Error::io(path, "write to the lock file", error))?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 
@@ -96,6 +105,17 @@ mod tests {
         drop(first);
         assert!(path.exists());
         drop(lock(&path).unwrap());
+    }
+
+    #[test]
+    fn a_lock_is_free_at_once_also_while_a_child_still_has_the_file_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("LOCK");
+        let first = lock(&path).unwrap();
+        let inherited = first.file.try_clone().unwrap();
+        drop(first);
+        drop(lock(&path).unwrap());
+        drop(inherited);
     }
 
     #[test]
