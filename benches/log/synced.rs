@@ -1,6 +1,6 @@
 //! Synced writes: one writer against a bare loop, many writers against one.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
@@ -11,29 +11,52 @@ use crate::{Args, Failure, Stopwatch, Turn, alternate, float, ratio, rival};
 
 const WRITERS: usize = 64;
 
+/// Records of a contender before the next one has its turn: a disk that others use too changes its mind within seconds.
+const CHUNK: usize = 5;
+
 pub(crate) fn one_writer(args: &Args, dir: &Path, report: &mut Report) -> Result<(), Failure> {
     for bytes in [100, 1024] {
-        let plain = LogOptions::default();
-        let room = LogOptions { preallocates: true, ..LogOptions::default() };
-        let figures = alternate(
-            args,
-            dir,
-            &mut [
-                &mut |dir| bare(dir, bytes, args.syncs, 0),
-                &mut |dir| logged(dir, bytes, args.syncs, 1, &plain),
-                &mut |dir| bare(dir, bytes, args.syncs, 64 << 20),
-                &mut |dir| logged(dir, bytes, args.syncs, 1, &room),
-            ],
-        )?;
-        let [loop_, log, loop_room, log_room] = figures.as_slice() else { return Err("four contenders".into()) };
+        let place = dir.join(format!("one-{bytes}"));
+        fs::create_dir_all(&place)?;
+        let room = LogOptions::default();
+        let plain = LogOptions { preallocates: false, ..LogOptions::default() };
+        let (loop_, loop_room) = (bare(&place.join("bare"), 0)?, bare(&place.join("room"), 64 << 20)?);
+        let (log, log_room) = (FileLog::open(place.join("log"), plain)?, FileLog::open(place.join("log-room"), room)?);
+        let payload = vec![7; bytes];
+        let append = |mut file: &File| -> Result<(), Failure> {
+            file.write_all(&payload)?;
+            Ok(file.sync_data()?)
+        };
+        let write = |log: &FileLog| -> Result<(), Failure> { Ok(log.write(&payload, 1).map(|_| ())?) };
+        let mut turns: [&mut dyn FnMut() -> Result<(), Failure>; 4] =
+            [&mut || append(&loop_), &mut || write(&log), &mut || append(&loop_room), &mut || write(&log_room)];
+        let mut seconds: [Vec<f64>; 4] = Default::default();
+        for round in 0..=args.pairs * args.syncs / CHUNK {
+            for place in 0..turns.len() {
+                let place = if round % 2 == 0 { place } else { turns.len() - 1 - place };
+                let (Some(turn), Some(found)) = (turns.get_mut(place), seconds.get_mut(place)) else { continue };
+                let start = Stopwatch::start();
+                (0..CHUNK).try_for_each(|_| turn())?;
+                // The first round makes the files.
+                if round > 0 {
+                    found.push(start.seconds() / float(CHUNK));
+                }
+            }
+        }
+        let [loop_, log, loop_room, log_room] = seconds.map(median);
         let case = |what: &str| format!("1 writer, {bytes} B, synced, {what}");
-        report.figure(&case("bare loop"), median(loop_.iter().copied()), "records/s", None)?;
-        report.figure(&case("log"), median(log.iter().copied()), "records/s", None)?;
-        report.figure(&case("log / bare loop"), ratio(log, loop_), "×", args.must(0.95))?;
-        report.figure(&case("bare loop, preallocated"), median(loop_room.iter().copied()), "records/s", None)?;
-        report.figure(&case("log, preallocated"), median(log_room.iter().copied()), "records/s", None)?;
-        report.figure(&case("both preallocated"), ratio(log_room, loop_room), "×", None)?;
-        report.figure(&case("log, preallocated / not"), ratio(log_room, log), "×", None)?;
+        for (name, seconds) in [
+            ("bare loop", loop_),
+            ("log", log_room),
+            ("bare loop, preallocated", loop_room),
+            ("log, not preallocated", log),
+        ] {
+            report.figure(&case(name), 1.0 / seconds, "records/s", None)?;
+        }
+        report.figure(&case("log / bare loop"), loop_ / log_room, "×", args.must(0.95))?;
+        report.figure(&case("both preallocated"), loop_room / log_room, "×", None)?;
+        report.figure(&case("neither preallocated"), loop_ / log, "×", None)?;
+        fs::remove_dir_all(&place)?;
     }
     Ok(())
 }
@@ -64,21 +87,14 @@ pub(crate) fn many_writers(args: &Args, dir: &Path, report: &mut Report) -> Resu
     Ok(())
 }
 
-/// Records a second of a loop that appends and syncs.
-fn bare(dir: &Path, bytes: usize, syncs: usize, room: u64) -> Result<f64, Failure> {
-    let mut file = File::options().create_new(true).write(true).open(dir.join("bare"))?;
+/// A file for a loop that appends and syncs.
+fn bare(path: &Path, room: u64) -> Result<File, Failure> {
+    let file = File::options().create_new(true).write(true).open(path)?;
     if room > 0 {
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, room)?;
     }
-    let payload = vec![7; bytes];
-    file.write_all(&payload)?;
     file.sync_all()?;
-    let start = Stopwatch::start();
-    for _ in 0..syncs {
-        file.write_all(&payload)?;
-        file.sync_data()?;
-    }
-    Ok(float(syncs) / start.seconds())
+    Ok(file)
 }
 
 /// Records a second of a log; every writer writes `syncs` of them.

@@ -354,7 +354,8 @@ impl<S: Sink> Group<S> {
 
     /// Waits for as many writers as there were a moment ago, if that is likely to pay.
     fn gather<'a>(&'a self, mut state: MutexGuard<'a, State<S>>) -> MutexGuard<'a, State<S>> {
-        let most = self.longest_gather.min(state.pace.sync_time / 2);
+        // Where syncs are fast, waking many writers takes longer than a sync, and a group of a few costs more than the wait for all.
+        let most = self.longest_gather.min(state.pace.sync_time * 4);
         let joinable = state.queue.len() == 1 && state.queue.front().is_some_and(|batch| batch.syncs && !batch.alone);
         let before = state.waiting();
         if most.is_zero() || !joinable || before >= state.pace.expected {

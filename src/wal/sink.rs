@@ -382,7 +382,7 @@ impl SegmentSink {
         };
         let segment = Arc::new(Segment::new(path, name, header));
         self.shelf.add(Arc::clone(&segment));
-        let has_room = self.options.preallocates || header.recycled;
+        let has_room = self.reserves_room() || header.recycled;
         let end = SEGMENT_HEADER_BYTES as u64;
         self.current = Some(Current { segment, file, end, marked: header.durable, index: Vec::new(), has_room });
         Ok(())
@@ -392,7 +392,7 @@ impl SegmentSink {
         let disk = &self.shelf.disk;
         let mut file = if header.recycled { disk.overwrite(temporary)? } else { disk.create_new(temporary)? };
         file.append(&header.encode())?;
-        if self.options.preallocates {
+        if self.reserves_room() {
             file.preallocate(self.options.segment_bytes)?;
         }
         file.sync()?; // the header is durable, and the room is ours
@@ -413,6 +413,11 @@ impl SegmentSink {
             }
         }
         (temporary, false)
+    }
+
+    /// Not for segments of a single group.
+    fn reserves_room(&self) -> bool {
+        self.options.preallocates && !self.options.close_after_write
     }
 
     fn salt(&self) -> u64 {

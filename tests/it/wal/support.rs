@@ -27,7 +27,7 @@ impl From<Record<'_>> for Read {
 
 /// Segments that hold few records.
 pub(super) fn small() -> LogOptions {
-    LogOptions { segment_bytes: 4096, longest_gather: Duration::ZERO, ..LogOptions::default() }
+    LogOptions { segment_bytes: 4096, preallocates: false, longest_gather: Duration::ZERO, ..LogOptions::default() }
 }
 
 pub(super) fn open(sim: &SimDisk, options: &LogOptions) -> Result<FileLog> {
