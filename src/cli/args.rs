@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::log::LogCommand;
 use super::spelling::Spelling;
 
 /// The notes below the help of the whole tool.
@@ -168,6 +169,21 @@ The file is checked from end to end before anything is made. The store must not 
 Examples:
   alluvium import backups/clicks.0.state.12.snapshot checkpoint --store clicks/0/state")]
     Import(Import),
+    /// Looks at write-ahead logs, and looks after them.
+    #[command(after_help = "\
+Works on a log's folder, beside its writer or not; only `clean` needs the log for itself.
+
+Examples:
+  alluvium log ls received/0
+  alluvium log read received/0 --from 1000 --limit 10 --json
+  alluvium log verify received/0
+  alluvium log salvage received/0 --to salvaged
+  alluvium log clean received/0 --older-than 1700000000000")]
+    Log {
+        /// What to do.
+        #[command(subcommand)]
+        command: LogCommand,
+    },
 }
 
 /// Where the stores are.

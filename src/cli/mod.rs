@@ -16,6 +16,7 @@ mod data;
 mod failure;
 mod inspect;
 mod json;
+mod log;
 mod maintain;
 mod place;
 mod run;

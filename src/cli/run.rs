@@ -8,7 +8,7 @@ use clap::error::ErrorKind as ParseErrorKind;
 use super::args::{Arguments, Command};
 use super::console::Console;
 use super::failure::{Exit, Failure, Outcome};
-use super::{data, inspect, maintain, stats, upkeep};
+use super::{data, inspect, log, maintain, stats, upkeep};
 
 /// Runs the tool with `arguments`, the program's name first. Reads and writes what they name, and nothing else.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, console: &mut Console<'_>) -> Exit {
@@ -38,6 +38,7 @@ fn perform(command: Command, console: &mut Console<'_>) -> Outcome<Exit> {
         Command::Retire(args) => maintain::retire(&args, console),
         Command::Export(args) => upkeep::export(&args, console),
         Command::Import(args) => upkeep::import(&args, console),
+        Command::Log { command } => log::log(&command, console),
     }
 }
 

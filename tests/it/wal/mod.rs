@@ -8,3 +8,5 @@ mod field;
 mod format;
 mod model;
 mod support;
+#[cfg(feature = "cli")]
+mod tool;

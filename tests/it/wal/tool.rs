@@ -1,0 +1,54 @@
+//! `alluvium log`.
+
+use std::path::Path;
+
+use alluvium::cli::{Console, Exit, run};
+use alluvium::wal::{FileLog, LogOptions, WriteAheadLog};
+
+fn tool(words: &[&str]) -> (Exit, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let words = ["alluvium", "log"].iter().chain(words).map(Into::into);
+    let exit = run(words, &mut Console { out: &mut out, err: &mut err, is_watched: false });
+    (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+fn segments(dir: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> = entries.filter(|path| super::support::named(path, "log-")).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn a_log_is_listed_read_verified_salvaged_and_cleaned() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("log");
+    let at = dir.to_str().unwrap();
+    assert_eq!(tool(&["ls", at]).0, Exit::NotFound);
+    let log = FileLog::open(&dir, LogOptions { close_after_write: true, ..LogOptions::default() }).unwrap();
+    for time in 0..4 {
+        log.write(format!("record {time}\n").as_bytes(), time).unwrap();
+    }
+    // Beside the writer, except for cleaning.
+    let (exit, out, _) = tool(&["ls", at]);
+    assert!(exit == Exit::Done && out.lines().count() == 5, "{out}");
+    let (exit, out, _) = tool(&["read", at, "--from", "2", "--limit", "2"]);
+    assert_eq!((exit, out.as_str()), (Exit::Done, "2\t1\t0\trecord 1\\n\n3\t2\t0\trecord 2\\n\n"));
+    assert_eq!(tool(&["verify", at, "--json"]).0, Exit::Done);
+    assert_eq!(tool(&["clean", at, "--below", "3"]).0, Exit::Refused);
+    log.close().unwrap();
+    let (exit, out, _) = tool(&["clean", at, "--below", "3"]);
+    assert!(exit == Exit::Done && segments(&dir).len() == 2, "{out}");
+    // The payload of record 3.
+    let path = segments(&dir).remove(0);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[113] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let (exit, out, _) = tool(&["verify", at]);
+    assert!(exit == Exit::Damaged && out.contains("damaged: "), "{out}");
+    let to = root.path().join("saved");
+    let (exit, out, err) = tool(&["salvage", at, "--to", to.to_str().unwrap()]);
+    assert!(exit == Exit::Damaged && out.starts_with("1 records") && err.contains("records 3 to 3"), "{out}{err}");
+    let (exit, out, _) = tool(&["read", to.to_str().unwrap()]);
+    assert_eq!((exit, out.as_str()), (Exit::Done, "1\t3\t0\trecord 3\\n\n"));
+}
