@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::primitives::{Condvar, Mutex, MutexGuard, Thread, current, park, park_timeout};
+use super::primitives::{Condvar, Mutex, MutexGuard, PATIENCE, Thread, current, park, park_timeout, yield_now};
 use super::record::Lsn;
 use super::ticket::{Cause, Outcome, Ticket};
 use crate::clock::Clock;
@@ -278,6 +278,7 @@ impl<S: Sink> Group<S> {
 
     /// The writer whom this thread is waits for its batch, and leads it if it is appointed.
     fn wait(&self, waiter: &Waiter<S::Placement>, deadline: Option<Duration>) -> Result<S::Placement> {
+        let mut patience = PATIENCE;
         loop {
             let mut ticket = waiter.ticket.lock();
             if let Some(answer) = ticket.answer(waiter.need) {
@@ -290,6 +291,11 @@ impl<S: Sink> Group<S> {
             drop(ticket);
             if leads {
                 self.lead(self.lock());
+                continue;
+            }
+            if patience > 0 {
+                patience -= 1;
+                yield_now();
                 continue;
             }
             match deadline.map(|deadline| deadline.saturating_sub(self.clock.elapsed())) {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 pub(super) use shuttle::sync::{Condvar, Mutex, MutexGuard};
-pub(super) use shuttle::thread::{Thread, current, park};
+pub(super) use shuttle::thread::{Thread, current, park, yield_now};
+
+pub(super) const PATIENCE: u32 = 1;
 
 pub(super) fn park_timeout(_: Duration) {
     shuttle::thread::yield_now();
