@@ -127,7 +127,11 @@ impl Db {
     /// Writes a batch: all of it or nothing is there after a crash.
     pub(super) fn write(&self, batch: WriteBatch) -> Result<()> {
         self.raw().write_opt(batch, &self.write).map_err(|error| self.failed("write to the index", error))?;
-        self.relieve()
+        // The batch is written whatever comes of this: a failure that lasts shows in the next write.
+        if let Err(error) = self.relieve() {
+            tracing::warn!(%error, "memtables could not be flushed early");
+        }
+        Ok(())
     }
 
     /// Starts to flush the memtables where all families together come near what they may have. Nobody waits for it; the
