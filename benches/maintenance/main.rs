@@ -4,6 +4,7 @@
 //! make bench NAME=maintenance                     # 1 and 20 million keys: some 20 GB, an hour
 //! make bench NAME=maintenance ARGS="--quick"      # does it work at all? no requirements
 //! make bench NAME=maintenance ARGS="--only flat,tiny"
+//! make bench NAME=maintenance ARGS="--only flat --keys 5000000 --commits 400"
 //! ```
 //! One JSON line a figure on standard output, a table on standard error; the exit code is 1 if a requirement is missed.
 //!
@@ -63,6 +64,7 @@ impl Args {
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
             match word.as_str() {
+                "--keys" => args.keys[1] = value()?.parse()?,
                 "--commits" => args.commits = value()?.parse()?,
                 "--dir" => args.dir = value()?.into(),
                 "--only" => args.only = value()?.split(',').map(str::to_owned).collect(),

@@ -114,7 +114,7 @@ impl Catalog {
 
     /// The runs that lead to `at`, the narrowest first.
     pub(crate) fn leading_to(&self, at: VersionId) -> Vec<RunName> {
-        let from_lowest = self.listing.runs.range(RunName::lowest(at)..).map(|(name, _)| *name);
+        let from_lowest = self.listing.runs.range(RunName::lowest(at)..).copied();
         let mut runs: Vec<RunName> = from_lowest.take_while(|name| name.to() == at).collect(); // a few
         runs.reverse();
         runs
@@ -132,7 +132,7 @@ impl Catalog {
         let mut singles = Vec::new(); // what was asked for, and never more than there are files
         for version in (from.0..to.0).map(|version| Version(version).next()) {
             let single = self.at(version).map(RunName::single).transpose()?;
-            match single.filter(|run| self.listing.runs.contains_key(run)) {
+            match single.filter(|run| self.listing.runs.contains(run)) {
                 Some(run) => singles.push(run),
                 None => return Err(self.collapsed(version)),
             }
@@ -178,7 +178,7 @@ mod tests {
 
     fn listing(runs: &[RunName], forks: &[(u64, VersionId)]) -> Listing {
         let forks = forks.iter().map(|(epoch, base)| (Epoch(*epoch), Fork::Whole(fork_record(Epoch(*epoch), *base))));
-        Listing { runs: runs.iter().map(|run| (*run, 1)).collect(), forks: forks.collect(), ..Listing::default() }
+        Listing { runs: runs.iter().copied().collect(), forks: forks.collect(), ..Listing::default() }
     }
 
     /// The single deltas of the versions `(from, to]`, all of one epoch.
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(catalog.head(), id(6, 2));
         assert!(catalog.chain(id(6, 2), &BTreeSet::new()).unwrap_err().is_corrupt());
         assert!(catalog.readable(Version(5)).is_err());
-        files.runs.insert(RunName::snapshot(id(5, 2)).unwrap(), 1);
+        files.runs.insert(RunName::snapshot(id(5, 2)).unwrap());
         let catalog = Catalog::new(files.clone());
         assert_eq!(catalog.versions().collect::<Vec<_>>(), [id(5, 2), id(6, 2)]);
         assert_eq!(catalog.highest_epoch(), Epoch(2), "the number is taken");
@@ -327,7 +327,7 @@ mod tests {
     fn a_hundred_thousand_runs_are_judged_in_time() {
         let mut files = Listing::default();
         let runs = (1..=100_000u64).map(|version| RunName::single(id(version, 1 + version / 1000)).unwrap());
-        runs.for_each(|run| files.add(&run.to_string(), 1));
+        runs.for_each(|run| files.add(&run.to_string()));
         for epoch in 1..=101 {
             let base = if epoch == 1 { VersionId::ROOT } else { id((epoch - 1) * 1000 - 1, epoch - 1) };
             files.forks.insert(Epoch(epoch), Fork::Whole(fork_record(Epoch(epoch), base)));

@@ -70,10 +70,10 @@ impl Step {
 
 impl Steps {
     /// Finds the best chains over those `runs` that belong to `lineage`, without the unusable ones.
-    pub(crate) fn over(lineage: &Lineage, runs: &BTreeMap<RunName, u64>, unusable: &BTreeSet<RunName>) -> Self {
+    pub(crate) fn over(lineage: &Lineage, runs: &BTreeSet<RunName>, unusable: &BTreeSet<RunName>) -> Self {
         let mut steps = Self::default();
         // `RunName` sorts by the version it makes, so whatever a run starts from is already settled.
-        for run in runs.keys().filter(|run| lineage.owns(run.to()) && !unusable.contains(run)) {
+        for run in runs.iter().filter(|run| lineage.owns(run.to()) && !unusable.contains(run)) {
             if let Some(step) = steps.extended_by(*run) {
                 steps.offer(step);
             }
@@ -139,13 +139,13 @@ impl Steps {
 pub(crate) fn missing(
     at: VersionId,
     lineage: &Lineage,
-    runs: &BTreeMap<RunName, u64>,
+    runs: &BTreeSet<RunName>,
     unusable: &BTreeSet<RunName>,
     steps: &Steps,
 ) -> Error {
     // The versions from which one can go on to `at`; the lowest of them is where the hole ends.
     let mut onwards = BTreeSet::from([at.version]);
-    for run in runs.keys().rev().filter(|run| !run.is_snapshot() && !unusable.contains(run)) {
+    for run in runs.iter().rev().filter(|run| !run.is_snapshot() && !unusable.contains(run)) {
         if lineage.owns(run.to()) && onwards.contains(&run.to().version) {
             onwards.insert(run.from());
         }
@@ -168,14 +168,14 @@ pub(crate) fn gap(from: Version, to: VersionId) -> Error {
 /// The fewest deltas that lead from `from` to `to` along a lineage, oldest first, without the unusable ones; `None` where none do.
 pub(crate) fn deltas_between(
     lineage: &Lineage,
-    runs: &BTreeMap<RunName, u64>,
+    runs: &BTreeSet<RunName>,
     unusable: &BTreeSet<RunName>,
     from: Version,
     to: Version,
 ) -> Option<Vec<RunName>> {
     // The fewest to each version, and the last of them. `RunName` sorts by the version it makes.
     let mut best: BTreeMap<Version, (u64, RunName)> = BTreeMap::new();
-    let within = runs.keys().filter(|run| !run.is_snapshot() && run.from() >= from && run.to().version <= to);
+    let within = runs.iter().filter(|run| !run.is_snapshot() && run.from() >= from && run.to().version <= to);
     for run in within.filter(|run| lineage.owns(run.to()) && !unusable.contains(run)) {
         let below = if run.from() == from { Some(0) } else { best.get(&run.from()).map(|(count, _)| *count) };
         let Some(count) = below.map(|below| below.saturating_add(1)) else { continue };

@@ -21,8 +21,8 @@ impl Directory {
     /// The listing, through the texts of names and the bytes of forks.
     pub(super) fn listing(&self) -> Listing {
         let mut listing = Listing::default();
-        self.runs.iter().for_each(|run| listing.add(&run.to_string(), 1));
-        self.horizons.iter().for_each(|version| listing.add(&FileName::Horizon(*version).file_name(), 0));
+        self.runs.iter().for_each(|run| listing.add(&run.to_string()));
+        self.horizons.iter().for_each(|version| listing.add(&FileName::Horizon(*version).file_name()));
         for (epoch, base) in &self.forks {
             let record = fork_record(*epoch, *base);
             let read = |epoch| Ok::<_, ()>(Some(Fork::read(epoch, &record.store, &record.encode())));

@@ -12,7 +12,7 @@ use crate::version::{Epoch, Version, VersionId};
 ///
 /// Any run counts, since retirement may have left only a snapshot of an epoch. A fork without runs says nothing yet.
 pub(crate) fn head(listing: &Listing) -> VersionId {
-    let newest = listing.runs.keys().map(RunName::to).max_by_key(|to| (to.epoch, to.version));
+    let newest = listing.runs.iter().map(RunName::to).max_by_key(|to| (to.epoch, to.version));
     newest.unwrap_or(VersionId::ROOT)
 }
 

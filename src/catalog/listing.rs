@@ -12,8 +12,8 @@ use crate::version::{Epoch, Version};
 /// every claim that was confirmed before one of these runs appeared is in it: retirement depends on that.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
-    /// The runs and their lengths in bytes.
-    pub(crate) runs: BTreeMap<RunName, u64>,
+    /// The runs.
+    pub(crate) runs: BTreeSet<RunName>,
     /// The claims.
     pub(crate) forks: BTreeMap<Epoch, Fork>,
     /// The announcements of retirements: versions below the highest of them are given up.
@@ -26,10 +26,10 @@ pub(crate) struct Listing {
 
 impl Listing {
     /// Adds a file that lies directly in the store's directory.
-    pub(crate) fn add(&mut self, name: &str, length_bytes: u64) {
+    pub(crate) fn add(&mut self, name: &str) {
         match FileName::parse(name) {
             Some(FileName::Run(run)) => {
-                self.runs.insert(run, length_bytes);
+                self.runs.insert(run);
             }
             Some(FileName::Horizon(version)) => {
                 self.horizons.insert(version);

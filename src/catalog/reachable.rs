@@ -185,7 +185,7 @@ impl Layout {
         doubtful: &BTreeSet<RunName>,
     ) -> Self {
         let points: BTreeSet<Version> = points.filter(|version| *version > Version::EMPTY).collect(); // a few
-        let listed = catalog.listing().runs.keys().filter(|run| lineage.owns(run.to()));
+        let listed = catalog.listing().runs.iter().filter(|run| lineage.owns(run.to()));
         let seen_before = doubtful.iter().filter(|run| lineage.owns(run.to()));
         let mut wide: Vec<RunName> = listed.chain(seen_before).filter(|run| !run.is_single()).copied().collect(); // the listing
         wide.sort_unstable_by_key(|run| (run.from(), std::cmp::Reverse(run.to().version), !run.is_snapshot()));
@@ -270,7 +270,7 @@ impl Kept {
         let exact_from = changes.map(|changes| Version(catalog.head().version.0.saturating_sub(changes)));
         // The forks say which runs count, down to the lowest that stays: whatever another retirement relies on is among them.
         let mut lowest = catalog.head().version;
-        for run in catalog.listing().runs.keys().filter(|run| lineage.owns(run.to())) {
+        for run in catalog.listing().runs.iter().filter(|run| lineage.owns(run.to())) {
             let is_above = run.to().version > last;
             let is_exact = run.is_single() && exact_from.is_some_and(|from| run.from() >= from);
             let is_needed = if is_above { changes.is_some() } else { layout.stand_in(run).is_none() };
@@ -292,7 +292,7 @@ impl Kept {
             return;
         }
         let listing = catalog.listing();
-        self.runs.extend(listing.runs.keys().filter(|run| run.to().epoch <= *damaged));
+        self.runs.extend(listing.runs.iter().filter(|run| run.to().epoch <= *damaged));
         self.forks.extend(listing.forks.range(..=*damaged).map(|(epoch, _)| *epoch));
     }
 }
@@ -301,7 +301,7 @@ fn doomed(catalog: &Catalog, kept: &Kept, main: &Layout) -> Vec<Deletion> {
     let listing = catalog.listing();
     let published = |file, reason| Deletion { file: Doomed::Published(file), reason };
     // Runs before forks: a run without its fork would be void anyway, but one can then no longer see why.
-    let runs = listing.runs.keys().filter(|run| !kept.runs.contains(run));
+    let runs = listing.runs.iter().filter(|run| !kept.runs.contains(run));
     let runs = runs.map(|run| published(FileName::Run(*run), reason_for(catalog, main, run)));
     let forks = listing.forks.keys().filter(|epoch| !kept.forks.contains(epoch));
     let forks = forks.map(|epoch| {

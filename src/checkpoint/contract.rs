@@ -42,6 +42,12 @@ pub trait Checkpoint: Send + Sync + Debug + 'static {
     /// `NotFound` where the root itself is gone: that must never look like a store without versions.
     fn list(&self, dir: &str) -> Result<Vec<DirEntry>>;
 
+    /// The length of a published file in bytes; `None` where there is none.
+    ///
+    /// # Errors
+    /// What the medium reports, besides absence.
+    fn length(&self, path: &str) -> Result<Option<u64>>;
+
     /// Deletes a file. The deletion may come undone by a crash.
     ///
     /// # Errors

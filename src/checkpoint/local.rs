@@ -164,6 +164,12 @@ impl Checkpoint for LocalCheckpoint {
         }
     }
 
+    fn length(&self, path: &str) -> Result<Option<u64>> {
+        check_path(path)?;
+        let stat = self.disk.stat(&self.root.join(path))?;
+        Ok(stat.filter(|stat| stat.kind == FileKind::File).map(|stat| stat.length_bytes))
+    }
+
     fn delete(&self, path: &str) -> Result<()> {
         check_path(path)?;
         self.disk.remove(&self.root.join(path))

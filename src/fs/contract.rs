@@ -48,6 +48,7 @@ pub trait Disk: Send + Sync + Debug + 'static {
 
     /// The entries of a directory, in no particular order. Shows everything that was made before the call; what is made or removed
     /// meanwhile may or may not show. Holds the whole listing in memory: a directory has as many entries as the store keeps files.
+    /// Does not look at the entries one by one, which takes several times as long: lengths are for [`Disk::stat`] to tell.
     ///
     /// # Errors
     /// `NotFound` where there is no directory.
@@ -227,7 +228,7 @@ pub struct DirEntry {
     /// The name within the directory; names that are not UTF-8 are left out of listings.
     pub name: String,
     /// What it is.
-    pub stat: Stat,
+    pub kind: FileKind,
 }
 
 /// What a path leads to.

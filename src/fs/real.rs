@@ -85,12 +85,18 @@ impl Disk for RealDisk {
             if text == "." || text == ".." {
                 continue;
             }
-            match retry_on_intr(|| rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)) {
-                Ok(stat) => found.push(DirEntry { name: text.to_owned(), stat: stat_of(&stat) }),
-                // Removed since the directory was read.
-                Err(Errno::NOENT) => {}
-                Err(errno) => return Err(failed(errno)),
-            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => {
+                    // Not every file system says what its entries are.
+                    match retry_on_intr(|| rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)) {
+                        Ok(stat) => stat_of(&stat).kind,
+                        Err(Errno::NOENT) => continue, // removed since the directory was read
+                        Err(errno) => return Err(failed(errno)),
+                    }
+                }
+                told => kind_of(told),
+            };
+            found.push(DirEntry { name: text.to_owned(), kind });
         }
         Ok(found)
     }
@@ -263,13 +269,17 @@ fn not_a_file(path: &Path) -> Error {
     error.with_source(io::Error::from(io::ErrorKind::InvalidInput))
 }
 
-fn stat_of(stat: &rustix::fs::Stat) -> Stat {
-    let kind = match FileType::from_raw_mode(stat.st_mode) {
+fn kind_of(file_type: FileType) -> FileKind {
+    match file_type {
         FileType::RegularFile => FileKind::File,
         FileType::Directory => FileKind::Directory,
         FileType::Symlink => FileKind::Link,
         _ => FileKind::Other,
-    };
+    }
+}
+
+fn stat_of(stat: &rustix::fs::Stat) -> Stat {
+    let kind = kind_of(FileType::from_raw_mode(stat.st_mode));
     let length_bytes = if kind == FileKind::File { u64::try_from(stat.st_size).unwrap_or(0) } else { 0 };
     Stat { kind, length_bytes }
 }
@@ -369,9 +379,12 @@ mod tests {
         std::fs::write(root.path().join(std::ffi::OsStr::from_bytes(b"\xff")), b"").unwrap();
         let mut found = RealDisk.list(root.path()).unwrap();
         found.sort();
-        let found: Vec<_> =
-            found.iter().map(|entry| (entry.name.as_str(), entry.stat.kind, entry.stat.length_bytes)).collect();
-        assert_eq!(found, [("d", FileKind::Directory, 0), ("f", FileKind::File, 5), ("l", FileKind::Link, 0)]);
+        let found: Vec<_> = found.iter().map(|entry| (entry.name.as_str(), entry.kind)).collect();
+        assert_eq!(found, [("d", FileKind::Directory), ("f", FileKind::File), ("l", FileKind::Link)]);
+        for (name, kind) in found {
+            let stat = RealDisk.stat(&root.path().join(name)).unwrap().unwrap();
+            assert_eq!(stat, Stat { kind, length_bytes: if kind == FileKind::File { 5 } else { 0 } });
+        }
         for not_a_directory in ["f", "l"] {
             assert!(RealDisk.list(&root.path().join(not_a_directory)).is_err());
             assert!(RealDisk.sync_dir(&root.path().join(not_a_directory)).is_err());

@@ -15,6 +15,7 @@ use super::plan::{Planned, Task, Urgency, plan};
 use super::provider::act;
 use super::standalone::Done;
 use crate::backend::JobUrgency;
+use crate::catalog::RunName;
 use crate::clock::Clock;
 use crate::error::{ErrorKind, Result};
 use crate::store::{Caretaker, Core, UpkeepState};
@@ -135,7 +136,9 @@ impl Background {
 
     /// The most urgent task that is worth a turn.
     fn look(&self, core: &Core) -> Option<Planned> {
-        let plan = self.attempt("planning", || core.directory.at_a_listing(|catalog| plan(catalog, &self.options)))?;
+        let lengths = |run: &RunName| core.directory.length(run);
+        let looked = || core.directory.at_a_listing(|catalog| plan(catalog, &lengths, &self.options));
+        let plan = self.attempt("planning", looked)?;
         let now = self.clock.elapsed();
         let mut state = self.state();
         state.since = 0;

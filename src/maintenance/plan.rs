@@ -1,4 +1,4 @@
-//! What is worth doing: a pure function from a catalogue and the sizes in it to tasks.
+//! What is worth doing: a pure function from a catalogue and the sizes of its runs to tasks.
 //!
 //! ```text
 //!             oldest retained version
@@ -126,17 +126,20 @@ impl fmt::Display for Task {
     }
 }
 
+/// The length of a listed run in bytes. Asked for the runs of one chain, and for those that may go.
+pub(super) type Lengths<'l> = &'l dyn Fn(&RunName) -> Result<u64>;
+
 /// Says what is worth doing.
 ///
 /// # Errors
-/// `Missing` or `Corrupt` where the newest version cannot be made: then a repair comes first.
-pub(super) fn plan(catalog: &Catalog, options: &MaintenanceOptions) -> Result<Plan> {
+/// Those of `lengths`; `Missing` or `Corrupt` where the newest version cannot be made: then a repair comes first.
+pub(super) fn plan(catalog: &Catalog, lengths: Lengths<'_>, options: &MaintenanceOptions) -> Result<Plan> {
     let chain = catalog.chain(catalog.head(), &BTreeSet::new())?;
-    let sized = |run: &RunName| (*run, catalog.listing().runs.get(run).copied().unwrap_or_default());
-    let base: Vec<(RunName, u64)> = chain.base.iter().map(sized).collect(); // one chain
-    let singles: Vec<(RunName, u64)> = chain.singles.iter().map(sized).collect(); // one chain
+    let sized = |run: &RunName| Ok((*run, lengths(run)?));
+    let base = chain.base.iter().map(sized).collect::<Result<Vec<_>>>()?; // one chain
+    let singles = chain.singles.iter().map(sized).collect::<Result<Vec<_>>>()?; // one chain
     let oldest = oldest_retained(catalog, options.retain_versions);
-    let view = Seen { catalog, base: &base, singles: &singles, oldest };
+    let view = Seen { catalog, lengths, base: &base, singles: &singles, oldest };
     let mut tasks: Vec<Planned> =
         [view.snapshot(), view.collapse_settled(), view.collapse_top(), view.merge()].into_iter().flatten().collect(); // at most one of each kind
     tasks.extend(view.retire(options)?);
@@ -165,6 +168,7 @@ fn bytes_of(runs: &[(RunName, u64)]) -> u64 {
 /// What a plan looks at.
 struct Seen<'c> {
     catalog: &'c Catalog,
+    lengths: Lengths<'c>,
     base: &'c [(RunName, u64)],
     singles: &'c [(RunName, u64)],
     oldest: Version,
@@ -222,7 +226,7 @@ impl Seen<'_> {
             let nested = (low <= from && to.version <= high) || (from <= low && high <= to.version);
             !apart && !nested && self.catalog.lineage().owns(run.to())
         };
-        if runs.len() < enough || self.catalog.listing().runs.keys().any(is_ragged) {
+        if runs.len() < enough || self.catalog.listing().runs.iter().any(is_ragged) {
             return None;
         }
         Some(Planned { task: Task::Collapse { from, to }, urgency, bytes: bytes_of(runs), files: runs.len() })
@@ -234,8 +238,8 @@ impl Seen<'_> {
         let after = Catalog::new(listing);
         let sparing = Sparing { changes: options.retained_changes(), ..Sparing::default() };
         let delete = after.retire(&sparing)?.delete;
-        let bytes = delete.iter().filter_map(|deletion| deletion.file.run());
-        let bytes = bytes.filter_map(|run| self.catalog.listing().runs.get(&run)).sum();
+        let mut runs = delete.iter().filter_map(|deletion| deletion.file.run());
+        let bytes = runs.try_fold(0_u64, |sum, run| Ok(sum.saturating_add((self.lengths)(&run)?)))?;
         // What is left of horizons alone is not worth another one.
         let files = delete.iter().filter(|deletion| !deletion.file.is_horizon()).count();
         let urgency = if files >= RETIRED_FILES { Urgency::Due } else { Urgency::Spare };

@@ -64,7 +64,8 @@ impl RocksDbProvider {
     /// As [`Maintenance::plan`](super::Maintenance::plan).
     pub fn plan(&self) -> Result<Plan> {
         let options = MaintenanceOptions::from(&self.core().options);
-        self.core().directory.at_a_listing(|catalog| plan(catalog, &options))
+        let directory = &self.core().directory;
+        directory.at_a_listing(|catalog| plan(catalog, &|run| directory.length(run), &options))
     }
 
     /// Does everything that is worth doing, in the caller's thread: for those who do not want the background to. `observe` hears how

@@ -135,7 +135,7 @@ pub(super) fn repair(
 
 /// The versions that should be there: from the horizon, or from the first that any file leads to, up to the head.
 fn retained(catalog: &Catalog) -> impl Iterator<Item = VersionId> {
-    let known = catalog.listing().runs.keys().filter(|run| catalog.lineage().owns(run.to()));
+    let known = catalog.listing().runs.iter().filter(|run| catalog.lineage().owns(run.to()));
     let first = known.map(|run| run.to().version).filter(|version| *version >= catalog.horizon()).min();
     let (first, last) = (first.unwrap_or(catalog.head().version), catalog.head().version);
     (first.0..=last.0).filter_map(|version| catalog.at(Version(version))).filter(|id| *id != VersionId::ROOT)

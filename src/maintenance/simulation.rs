@@ -1,9 +1,9 @@
 //! Plans on paper: long histories of commits whose files are names and sizes, so that a million of them fit into a test.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::options::MaintenanceOptions;
-use super::plan::{MOST_SINGLES, SETTLED_SINGLES, Task, Urgency, plan};
+use super::plan::{MOST_SINGLES, Plan, SETTLED_SINGLES, Task, Urgency, plan};
 use crate::catalog::{Catalog, Doomed, FileName, Fork, ForkRecord, Listing, RunName, Sparing};
 use crate::entry::StateStoreId;
 use crate::version::{Mark, RunId, StoreUid, Version, VersionId};
@@ -33,6 +33,7 @@ struct Paper {
     work: Workload,
     options: MaintenanceOptions,
     listing: Listing,
+    lengths: BTreeMap<RunName, u64>,
     at: VersionId,
     changed_bytes: u64,
     rewritten_bytes: u64,
@@ -50,6 +51,7 @@ impl Paper {
             work,
             options: MaintenanceOptions::default().retain_versions(work.retain).unwrap(),
             listing: Listing::default(),
+            lengths: BTreeMap::new(),
             at: VersionId::ROOT,
             changed_bytes: 0,
             rewritten_bytes: 0,
@@ -84,7 +86,9 @@ impl Paper {
     fn commit(&mut self) {
         self.at = VersionId::new(self.at.version.next(), self.at.epoch);
         let bytes = self.bytes_of(1);
-        self.listing.runs.insert(RunName::single(self.at).unwrap(), bytes);
+        let run = RunName::single(self.at).unwrap();
+        self.listing.runs.insert(run);
+        self.lengths.insert(run, bytes);
         self.changed_bytes += self.work.changed * ENTRY_BYTES;
     }
 
@@ -92,9 +96,14 @@ impl Paper {
         Catalog::new(self.listing.clone())
     }
 
+    fn plan(&self) -> Plan {
+        plan(&self.catalog(), &|run| Ok(self.lengths[run]), &self.options).unwrap()
+    }
+
     fn publish(&mut self, run: RunName) {
         let bytes = self.bytes_of(run.to().version.0 - run.from().0);
-        if self.listing.runs.insert(run, bytes).is_none() {
+        if self.listing.runs.insert(run) {
+            self.lengths.insert(run, bytes);
             self.rewritten_bytes += bytes;
         }
     }
@@ -121,7 +130,10 @@ impl Paper {
                 let delete = self.catalog().retire(&Sparing::default()).unwrap().delete;
                 for deletion in delete.into_iter().take(dies_after) {
                     match deletion.file {
-                        Doomed::Published(FileName::Run(run)) => _ = self.listing.runs.remove(&run),
+                        Doomed::Published(FileName::Run(run)) => {
+                            self.listing.runs.remove(&run);
+                            self.lengths.remove(&run);
+                        }
                         Doomed::Published(FileName::Fork(epoch)) => _ = self.listing.forks.remove(&epoch),
                         Doomed::Published(FileName::Horizon(version)) => _ = self.listing.horizons.remove(&version),
                         Doomed::Temporary(_) => {}
@@ -136,7 +148,7 @@ impl Paper {
     fn upkeep(&mut self, urgency: Urgency) {
         let mut idle = Vec::new();
         loop {
-            let planned = plan(&self.catalog(), &self.options).unwrap();
+            let planned = self.plan();
             let next = planned.tasks.iter().find(|one| one.urgency >= urgency && !idle.contains(&one.task));
             let Some(next) = next else {
                 self.most_replayed = self.most_replayed.max(planned.open.replayed_deltas);
@@ -163,7 +175,7 @@ impl Paper {
             catalog.horizon().0.max(catalog.head().version.0.saturating_sub(self.work.retain as u64 - 1)).max(1);
         let head = catalog.head().version.0;
         let lost = (oldest..=head).find(|version| !versions.contains(&Version(*version)));
-        assert_eq!(lost, None, "of {oldest} to {head}, {:?}", self.listing.runs.keys());
+        assert_eq!(lost, None, "of {oldest} to {head}, {:?}", self.listing.runs);
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a ratio")]
@@ -257,7 +269,7 @@ fn whatever_is_planned_done_late_or_left_undone_every_retained_version_can_be_ma
                     paper.commit();
                 }
                 2..=4 => {
-                    let tasks = plan(&paper.catalog(), &paper.options).unwrap().tasks;
+                    let tasks = paper.plan().tasks;
                     late.extend(tasks.iter().map(|planned| planned.task));
                 }
                 5..=7 if !late.is_empty() => {

@@ -90,7 +90,7 @@ impl Maintenance {
     /// # Errors
     /// `Missing` or `Corrupt` where the newest version cannot be made: [`repair`](Self::repair) first. What the disk reports.
     pub fn plan(&self) -> Result<Plan> {
-        self.directory.at_a_listing(|catalog| plan(catalog, &self.options))
+        self.directory.at_a_listing(|catalog| plan(catalog, &|run| self.directory.length(run), &self.options))
     }
 
     /// Does a task. `observe` hears how many bytes have been written so far, and may end it.

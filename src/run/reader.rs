@@ -201,6 +201,15 @@ impl Run {
         Ok(self.get_ref(probe)?.map(|change| change.map(Found::into_bytes)))
     }
 
+    /// Whether a get has to look into this run. Where its filter cannot be read, it has to, and meets the error.
+    #[inline]
+    pub(crate) fn may_hold(&self, probe: &Probe<'_>) -> bool {
+        let Some(top) = IndexView::<StripePlace>::parse(&self.top).filter(|top| top.len() > 0) else { return false };
+        let stripe = self.stripe(&top, top.find(probe.full_key));
+        let filter = stripe.and_then(|stripe| self.filter(&stripe));
+        filter.map_or(true, |filter| filter::may_hold(&filter, probe.hash))
+    }
+
     /// As [`Run::get`], for a look at the value: leaves out the reference count.
     ///
     /// # Errors

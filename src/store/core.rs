@@ -118,8 +118,9 @@ impl Core {
         let directory = Arc::new(StoreDirectory::new(checkpoint, id, use_of, ids, clock));
         let holder = format!("process {}", std::process::id());
         // Before the claim, which would fence a writer for nothing if the store is then refused.
-        let admission = directory.catalog()?.uid().map(|uid| backend.admit(uid, directory.id())).transpose()?;
-        let claimed = directory.claim(Wanted::Newest, None, &holder)?;
+        let listed = directory.catalog()?;
+        let admission = listed.uid().map(|uid| backend.admit(uid, directory.id())).transpose()?;
+        let claimed = directory.claim_on(listed, Wanted::Newest, None, &holder)?;
         let admission = admission.map_or_else(|| backend.admit(claimed.uid, directory.id()), Ok)?;
         let store = backend.engine().store(claimed.uid, directory.id())?;
         let layers = {

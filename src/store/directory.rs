@@ -166,12 +166,23 @@ impl StoreDirectory {
     /// Every file, forks among them: its path within the store's directory, and its length in bytes.
     pub(super) fn files(&self) -> Result<Vec<(String, u64)>> {
         let of = |dir: &str, prefix: &str| -> Result<Vec<(String, u64)>> {
-            let entries = self.checkpoint.list(dir)?.into_iter().filter(|entry| entry.stat.kind == FileKind::File);
-            Ok(entries.map(|entry| (format!("{prefix}{}", entry.name), entry.stat.length_bytes)).collect())
+            let entries = self.checkpoint.list(dir)?.into_iter().filter(|entry| entry.kind == FileKind::File);
+            let mut files = Vec::new(); // one each
+            for entry in entries {
+                // Whatever was cleaned up since the listing is left out.
+                let length = self.checkpoint.length(&format!("{dir}/{}", entry.name))?;
+                files.extend(length.map(|bytes| (format!("{prefix}{}", entry.name), bytes)));
+            }
+            Ok(files)
         };
         let mut files = of(&self.path, "")?;
         files.extend(of(&self.forks_path(), &format!("{FORKS}/"))?);
         Ok(files)
+    }
+
+    /// The length of a run's file in bytes; 0 where it was cleaned up since it was listed.
+    pub(crate) fn length(&self, name: &RunName) -> Result<u64> {
+        Ok(self.checkpoint.length(&self.file(name))?.unwrap_or_default())
     }
 
     /// Where a file lies, for people.
@@ -182,8 +193,8 @@ impl StoreDirectory {
     /// Lists the directory, then the forks, and reads these.
     pub(crate) fn catalog(&self) -> Result<Catalog> {
         let mut listing = Listing::default();
-        for entry in self.checkpoint.list(&self.path)?.iter().filter(|entry| entry.stat.kind == FileKind::File) {
-            listing.add(&entry.name, entry.stat.length_bytes);
+        for entry in self.checkpoint.list(&self.path)?.iter().filter(|entry| entry.kind == FileKind::File) {
+            listing.add(&entry.name);
         }
         for entry in self.checkpoint.list(&self.forks_path())? {
             listing.add_fork(&entry.name, |epoch| self.read_fork(epoch))?;
@@ -221,8 +232,20 @@ impl StoreDirectory {
     /// and must not take the store back. After an error, [`last_tried`](Self::last_tried) may lie above it: the caller's own
     /// claim would fence it, so it must not write before it has claimed again.
     pub(super) fn claim(&self, wanted: Wanted, mine: Option<Epoch>, holder: &str) -> Result<Claimed> {
+        self.claim_on(self.catalog()?, wanted, mine, holder)
+    }
+
+    /// As [`claim`](Self::claim), on a listing that the caller has.
+    pub(super) fn claim_on(
+        &self,
+        listed: Catalog,
+        wanted: Wanted,
+        mine: Option<Epoch>,
+        holder: &str,
+    ) -> Result<Claimed> {
+        let mut listed = Some(listed);
         for attempt in 1..=MOST_LISTINGS {
-            let before = self.catalog()?;
+            let before = listed.take().map_or_else(|| self.catalog(), Ok)?;
             let others = before.listing().forks.iter().filter(|(_, fork)| !self.is_ours(fork)).map(|(epoch, _)| *epoch);
             if let Some(by) = mine.and_then(|mine| fenced_by(others, mine)) {
                 return Err(Error::new(ErrorKind::Fenced { by }, "another writer has opened the store"));

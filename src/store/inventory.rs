@@ -1,7 +1,7 @@
 //! [`Inventory`]: which files a store has, and what reading and opening it touches.
 
 use super::directory::{STATE, StoreDirectory};
-use crate::catalog::{Catalog, FORKS, FileName, RunName};
+use crate::catalog::{Catalog, FORKS, FileName};
 use crate::checkpoint::Checkpoint;
 use crate::entry::{Name, StateStoreId};
 use crate::error::Result;
@@ -72,7 +72,6 @@ pub(super) fn inventory(directory: &StoreDirectory, catalog: &Catalog) -> Result
     // Where the newest version cannot be made, the inventory still shows what there is.
     let chain =
         catalog.readable(head.version).and_then(|at| catalog.chain(at, &std::collections::BTreeSet::new())).ok();
-    let length_of = |run: &RunName| catalog.listing().runs.get(run).copied().unwrap_or_default();
     let singles = chain.as_ref().map(|chain| chain.singles.as_slice()).unwrap_or_default();
     Ok(Inventory {
         oldest: catalog.versions().next().map_or(Version::EMPTY, |id| id.version),
@@ -82,7 +81,7 @@ pub(super) fn inventory(directory: &StoreDirectory, catalog: &Catalog) -> Result
         files,
         runs: chain.as_ref().map_or(0, |chain| (chain.base.len() + chain.singles.len()) as u64),
         lag_deltas: singles.len() as u64,
-        lag_bytes: singles.iter().map(length_of).sum(),
+        lag_bytes: singles.iter().try_fold(0, |sum, run| Ok(sum + directory.length(run)?))?,
     })
 }
 
@@ -109,7 +108,7 @@ pub(super) fn stores(checkpoint: &dyn Checkpoint) -> Result<Vec<StateStoreId>> {
         let mut below = Vec::new(); // one a store at most
         for path in paths {
             let dir = if path.is_empty() { STATE.to_owned() } else { format!("{STATE}/{path}") };
-            let entries = checkpoint.list(&dir)?.into_iter().filter(|entry| entry.stat.kind == FileKind::Directory);
+            let entries = checkpoint.list(&dir)?.into_iter().filter(|entry| entry.kind == FileKind::Directory);
             let named = entries.filter(|entry| Name::new(entry.name.as_str()).is_ok());
             below
                 .extend(named.map(|entry| if path.is_empty() { entry.name } else { format!("{path}/{}", entry.name) }));
@@ -118,7 +117,7 @@ pub(super) fn stores(checkpoint: &dyn Checkpoint) -> Result<Vec<StateStoreId>> {
     }
     let mut stores: Vec<StateStoreId> = Vec::new(); // one each
     for path in paths {
-        let holds_files = |dir: &str| Ok(checkpoint.list(dir)?.iter().any(|entry| entry.stat.kind == FileKind::File));
+        let holds_files = |dir: &str| Ok(checkpoint.list(dir)?.iter().any(|entry| entry.kind == FileKind::File));
         let dir = format!("{STATE}/{path}");
         // What was opened once and given up leaves an empty directory.
         if holds_files(&dir)? || holds_files(&format!("{dir}/{FORKS}"))? {

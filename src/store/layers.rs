@@ -6,7 +6,7 @@ use super::below::Below;
 use crate::backend::{Generation, GenerationId};
 use crate::bytes::Bytes;
 use crate::catalog::next_merge;
-use crate::entry::{Families, KeyRange, Probe};
+use crate::entry::{Change, Families, KeyRange, Probe};
 use crate::error::Result;
 use crate::run::{Layer, Run};
 use crate::version::{Mark, RunKind, Version, VersionId};
@@ -191,21 +191,26 @@ impl Layers {
 
 impl Below for Layers {
     fn get(&self, probe: &Probe<'_>) -> Result<Option<Bytes>> {
-        for source in &self.sources {
-            let (change, is_covered) = match source {
-                Source::Waiting(run) | Source::Base(run) => match run.get(probe)? {
-                    None => (None, run.covers(probe.full_key)),
-                    change => (change, false),
-                },
-                Source::Generation(generation) => match generation.get(probe)? {
-                    None => (None, generation.covers(probe.full_key)),
-                    change => (change, false),
-                },
+        let mut rest = self.sources.as_slice();
+        while let Some((source, below)) = rest.split_first() {
+            let said = match source {
+                Source::Base(_) => {
+                    let (runs, below) = rest.split_at(rest.iter().take_while(|one| one.base().is_some()).count());
+                    rest = below;
+                    get_through(runs, Source::base, probe)?
+                }
+                Source::Waiting(run) => {
+                    rest = below;
+                    run.get(probe)?.or_else(|| run.covers(probe.full_key).then_some(Change::Tombstone))
+                }
+                Source::Generation(generation) => {
+                    rest = below;
+                    let change = generation.get(probe)?;
+                    change.or_else(|| generation.covers(probe.full_key).then_some(Change::Tombstone))
+                }
             };
-            match change {
-                Some(change) => return Ok(change.into_value()),
-                None if is_covered => return Ok(None),
-                None => {}
+            if let Some(change) = said {
+                return Ok(change.into_value());
             }
         }
         Ok(None)
@@ -224,21 +229,41 @@ impl Below for Layers {
     }
 }
 
+/// So many runs are asked for their filters at once.
+const ASKED_TOGETHER: usize = 32;
+
+/// What runs, newest first, say about a key; `None` where they say nothing, so that it is as what lies below them has it.
+fn get_through<T>(
+    newest_first: &[T],
+    run_of: impl Fn(&T) -> Option<&Arc<Run>>,
+    probe: &Probe<'_>,
+) -> Result<Option<Change<Bytes>>> {
+    for some in newest_first.chunks(ASKED_TOGETHER) {
+        // All filters before any run, the oldest and largest first: what has to come from memory for one is on its way while the
+        // others are asked.
+        let ask = |all, one| all << 1 | u32::from(run_of(one).is_some_and(|run| run.may_hold(probe)));
+        let may_hold: u32 = if let [_] = some { 1 } else { some.iter().rev().fold(0, ask) };
+        for (place, run) in some.iter().enumerate().filter_map(|(place, one)| Some((place, run_of(one)?))) {
+            if may_hold >> place & 1 == 1
+                && let Some(change) = run.get(probe)?
+            {
+                return Ok(Some(change));
+            }
+            if run.covers(probe.full_key) {
+                return Ok(Some(Change::Tombstone));
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// A chain of runs alone: what views read, whatever the index holds. Newest first.
 #[derive(Debug)]
 pub(super) struct RunStack(pub(super) Vec<Arc<Run>>);
 
 impl Below for RunStack {
     fn get(&self, probe: &Probe<'_>) -> Result<Option<Bytes>> {
-        for run in &self.0 {
-            if let Some(change) = run.get(probe)? {
-                return Ok(change.into_value());
-            }
-            if run.covers(probe.full_key) {
-                return Ok(None);
-            }
-        }
-        Ok(None)
+        Ok(get_through(&self.0, |run| Some(run), probe)?.and_then(Change::into_value))
     }
 
     fn layers(&self, range: &KeyRange) -> Result<Vec<Layer>> {

@@ -44,7 +44,7 @@ pub(crate) fn verify(directory: &StoreDirectory, observe: &mut dyn FnMut(u64) ->
     let mut verified = Verified::default();
     let catalog = directory.catalog()?;
     let mut tips = BTreeMap::new(); // a few dozen bytes a run
-    for name in catalog.listing().runs.keys() {
+    for name in &catalog.listing().runs {
         let before = verified.bytes;
         let outcome = directory.open_run_of(&catalog, name).and_then(|run| {
             verified.bytes += run.file_bytes();
@@ -133,7 +133,7 @@ fn retire_once(directory: &StoreDirectory, retained: Retained) -> Result<Retired
         return Err(Error::new(ErrorKind::Missing { file }, "the files of the newest version were replaced meanwhile"));
     }
     // What has gone in between was overtaken by something that this listing may have missed.
-    let gone = before.listing().runs.keys().filter(|run| !catalog.listing().runs.contains_key(run));
+    let gone = before.listing().runs.iter().filter(|run| !catalog.listing().runs.contains(run));
     let plan = checked_plan(directory, &catalog, retained, gone.copied().collect())?;
     if !plan.is_empty() {
         // What the others go for may be visible but not yet durable, left by a maintainer that was killed.

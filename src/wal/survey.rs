@@ -147,7 +147,7 @@ pub(super) fn survey(
 fn list(disk: &dyn Disk, dir: &Path) -> Result<Survey> {
     let mut survey = Survey::default();
     let mut entries = disk.list(dir)?;
-    entries.retain(|entry| entry.stat.kind == FileKind::File);
+    entries.retain(|entry| entry.kind == FileKind::File);
     entries.sort();
     let mut horizons = Vec::new();
     for entry in &entries {
@@ -159,7 +159,8 @@ fn list(disk: &dyn Disk, dir: &Path) -> Result<Survey> {
         }
         if let Some(name) = SegmentName::parse(&entry.name) {
             survey.highest = survey.highest.max(name.segment);
-            let file_bytes = entry.stat.length_bytes;
+            let Some(stat) = disk.stat(&path)? else { continue }; // cleaned up meanwhile
+            let file_bytes = stat.length_bytes;
             survey.found.push(Found { name, path, file_bytes, content: None });
             continue;
         }

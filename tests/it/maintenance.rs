@@ -248,6 +248,10 @@ impl Checkpoint for Refusing {
         self.inner.open(path)
     }
 
+    fn length(&self, path: &str) -> Result<Option<u64>> {
+        self.inner.length(path)
+    }
+
     fn list(&self, dir: &str) -> Result<Vec<DirEntry>> {
         self.inner.list(dir)
     }

@@ -223,7 +223,7 @@ impl Image {
         let entries = &self.directory(&absolute(path)?, "list the directory")?.visible;
         Ok(entries
             .iter()
-            .map(|(name, entry)| DirEntry { name: (**name).to_owned(), stat: self.stat_of(*entry) })
+            .map(|(name, entry)| DirEntry { name: (**name).to_owned(), kind: self.stat_of(*entry).kind })
             .collect())
     }
 

@@ -84,6 +84,10 @@ impl Checkpoint for FaultyCheckpoint {
         self.inner.open(path)
     }
 
+    fn length(&self, path: &str) -> Result<Option<u64>> {
+        self.inner.length(path)
+    }
+
     fn list(&self, dir: &str) -> Result<Vec<DirEntry>> {
         if self.meets(dir, &[Fault::Looking]).is_some() {
             return Err(broken(self.display_path(dir)));
