@@ -69,6 +69,14 @@ pub(crate) struct Lease {
     bytes: u64,
 }
 
+/// Bytes on the row of a lease, taken and given back by themselves; for what is too short-lived to have a row of its own.
+#[derive(Debug)]
+pub(crate) struct Part {
+    inner: Arc<Inner>,
+    holder: Arc<Holder>,
+    bytes: u64,
+}
+
 /// What a lease is for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Purpose {
@@ -199,6 +207,28 @@ impl Inner {
     fn holders(&self) -> std::sync::MutexGuard<'_, Holders> {
         // Each change of the set is one call, so it is whole whatever happened to a thread that held it.
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, holder: &Holder, more: u64) -> bool {
+        let within = |used: u64| used.checked_add(more).filter(|sum| *sum <= self.limit_bytes);
+        // Ordered with `waiting`: a waiter counts itself before it looks, whoever gives back looks for waiters after it has.
+        if self.used_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, within).is_err() {
+            return false;
+        }
+        holder.bytes.fetch_add(more, Ordering::Relaxed);
+        true
+    }
+
+    fn give_back(&self, holder: &Holder, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        holder.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.used_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            self.freed.notify_all();
+        }
     }
 
     fn table(&self) -> Vec<MemoryHolder> {
@@ -335,27 +365,30 @@ impl Lease {
         self.bytes
     }
 
-    fn take(&self, more: u64) -> bool {
-        let limit_bytes = self.inner.limit_bytes;
-        let within = |used: u64| used.checked_add(more).filter(|sum| *sum <= limit_bytes);
-        // Ordered with `waiting`: a waiter counts itself before it looks, whoever gives back looks for waiters after it has.
-        if self.inner.used_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, within).is_err() {
-            return false;
+    /// Takes `bytes` more on the row of this lease, which are not the lease's own.
+    ///
+    /// # Errors
+    /// `MemoryLimit` where they are not free.
+    pub(crate) fn part(&self, bytes: u64) -> Result<Part> {
+        if self.take(bytes) {
+            return Ok(Part { inner: Arc::clone(&self.inner), holder: Arc::clone(&self.holder), bytes });
         }
-        self.holder.bytes.fetch_add(more, Ordering::Relaxed);
-        true
+        self.inner.refusals.fetch_add(1, Ordering::Relaxed);
+        Err(self.inner.refusal(bytes))
+    }
+
+    fn take(&self, more: u64) -> bool {
+        self.inner.take(&self.holder, more)
     }
 
     fn give_back(&self, bytes: u64) {
-        if bytes == 0 {
-            return;
-        }
-        self.holder.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.inner.used_bytes.fetch_sub(bytes, Ordering::SeqCst);
-        if self.inner.waiting.load(Ordering::SeqCst) > 0 {
-            let _turn = self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
-            self.inner.freed.notify_all();
-        }
+        self.inner.give_back(&self.holder, bytes);
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.inner.give_back(&self.holder, self.bytes);
     }
 }
 
@@ -408,6 +441,22 @@ mod tests {
         drop((lease, other));
         assert_eq!(budget.used(), 0);
         assert_eq!(budget.holders(), []);
+    }
+
+    #[test]
+    fn a_part_is_on_the_row_of_its_lease_and_may_outlive_it() {
+        let budget = Budget::new(100);
+        let row_lease = budget.lease(10, "queue").unwrap();
+        let (one, two) = (row_lease.part(30).unwrap(), row_lease.part(40).unwrap());
+        assert_eq!((budget.used(), budget.holders()), (80, vec![row("queue", 80)]));
+        let refused = row_lease.part(21).unwrap_err();
+        assert_eq!(refused.kind(), &ErrorKind::MemoryLimit { requested_bytes: 21, limit_bytes: 100 });
+        drop(one);
+        assert_eq!((budget.used(), row_lease.bytes()), (50, 10));
+        drop(row_lease);
+        assert_eq!((budget.used(), budget.holders()), (40, vec![]));
+        drop(two);
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

@@ -20,6 +20,10 @@ use super::cgroup::{Cgroup, join};
 
 /// Names the control group that a child joins.
 const GROUP: &str = "ALLUVIUM_MEASURE_CGROUP";
+/// How glibc's allocator is set in a child: it gives back what is free, instead of keeping it in an arena for each thread
+/// (`docs/decisions/0011`). Other allocators don't know these names.
+const ALLOCATOR: [(&str, &str); 3] =
+    [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072")];
 /// How often the parent looks around while it waits.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -80,7 +84,7 @@ pub(crate) fn run(
     look: &mut dyn FnMut() -> Result<(), Failure>,
 ) -> Result<Answer, Failure> {
     let mut command = Command::new(env::current_exe()?);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).envs(ALLOCATOR);
     if let Some(group) = group {
         command.env(GROUP, group.path());
     }

@@ -117,7 +117,8 @@ pub(crate) trait Engine: Send + Sync + Debug + 'static {
     /// Fills a new complete generation with a whole state, without a detour over the memtables.
     ///
     /// `state` is sorted and holds live entries only. The observer hears of every few MiB, and how many bytes of entries there
-    /// have been so far; where it breaks, the call ends as `Cancelled`. Memory: one block and one index of a 64 MiB file.
+    /// have been so far; where it breaks, the call ends as `Cancelled`. Memory: one block, and the indexes and filters
+    /// of two files of 64 MiB.
     ///
     /// # Errors
     /// On any error nothing is left behind.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::contract::{Engine, EngineMemory, GenerationId};
 use super::memory::MemoryEngine;
 use super::options::BackendOptions;
+use super::precedence::Precedence;
 use super::workdir::WorkDir;
 use super::worker::Worker;
 use crate::budget::{Budget, Lease, MemoryHolder, Purpose, Shortages};
@@ -43,6 +44,8 @@ struct Inner {
     budget: Budget,
     /// What the index and the background's buffers take of the budget, once.
     fixed: Vec<Lease>,
+    /// Between the commits of all stores and what is written behind them.
+    precedence: Arc<Precedence>,
     /// Where transactions spill to.
     scratch: Option<ScratchDir>,
     /// The rows of the table of holders that have a gauge. Nothing is called under it.
@@ -170,6 +173,7 @@ impl Backend {
             options,
             budget,
             fixed,
+            precedence: Arc::default(),
             scratch,
             #[cfg(feature = "metrics")]
             published: Mutex::default(),
@@ -262,6 +266,11 @@ impl Backend {
     /// What all holders of memory share.
     pub(crate) fn budget(&self) -> &Budget {
         &self.inner.budget
+    }
+
+    /// Which writing goes first, of all stores.
+    pub(crate) fn precedence(&self) -> &Arc<Precedence> {
+        &self.inner.precedence
     }
 
     /// Takes a generation into use, unless somebody uses it already who is not among `mine`.

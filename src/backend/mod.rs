@@ -31,6 +31,7 @@ mod memory;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod options;
+mod precedence;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 #[cfg(feature = "conformance")]
@@ -49,6 +50,7 @@ pub(crate) use generation::Generation;
 pub(crate) use handle::{Admission, InUse, Room};
 pub use handle::{Backend, MemoryUse};
 pub use options::{BackendCompression, BackendOptions, MIN_MEMORY_LIMIT_BYTES};
+pub(crate) use precedence::Precedence;
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
 pub use simulated::{IndexImage, SimIndex};

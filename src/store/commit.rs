@@ -44,6 +44,7 @@ impl Writer {
 pub(super) fn commit(directory: &StoreDirectory, writer: &Writer, changes: &ChangeSet<'_>) -> Result<RunName> {
     let to = writer.to();
     let name = RunName::single(to)?;
+    let _goes_first = directory.precedence().go_first();
 
     // 1. Durable: the delta is written under a temporary name; `publish` syncs it before anything else.
     let mut file = directory.create_run(&name)?;

@@ -115,7 +115,8 @@ impl Core {
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         let use_of = DirectoryOptions::from(&options);
-        let directory = Arc::new(StoreDirectory::new(checkpoint, id, use_of, ids, clock));
+        let directory =
+            Arc::new(StoreDirectory::new(checkpoint, id, use_of, ids, clock).with_precedence(backend.precedence()));
         let holder = format!("process {}", std::process::id());
         // Before the claim, which would fence a writer for nothing if the store is then refused.
         let listed = directory.catalog()?;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use super::options::Planted;
 use super::options::StoreOptions;
 use super::unpublished::Unpublished;
+use crate::backend::Precedence;
 use crate::catalog::{
     Catalog, Claim, Confirmation, Doomed, FORKS, FileName, Fork, ForkRecord, Listing, MAX_FORK_BYTES, RunName,
     TemporaryName, Wanted, fenced_by,
@@ -50,6 +51,8 @@ pub(crate) struct StoreDirectory {
     /// The runs that are open, so that a file is mapped and verified once. Guards the map only; files are opened outside.
     open_runs: Mutex<HashMap<RunName, Weak<Run>>>,
     unpublished: Unpublished,
+    /// Which writing goes first.
+    precedence: Arc<Precedence>,
 }
 
 /// The runs that make one version, opened and checked against each other; oldest first.
@@ -138,7 +141,17 @@ impl StoreDirectory {
             clock,
             open_runs: Mutex::default(),
             unpublished: Unpublished::default(),
+            precedence: Arc::default(),
         }
+    }
+
+    /// Shares the order of writing with other stores.
+    pub(super) fn with_precedence(self, precedence: &Arc<Precedence>) -> Self {
+        Self { precedence: Arc::clone(precedence), ..self }
+    }
+
+    pub(super) fn precedence(&self) -> &Precedence {
+        &self.precedence
     }
 
     pub(crate) fn id(&self) -> &StateStoreId {

@@ -34,15 +34,15 @@ impl Core {
 
     /// Queues folding once enough has come together. Opening goes no further: it costs the number of files, not what is in them.
     pub(super) fn fold_behind(self: &Arc<Self>) {
-        let longest = self.options.longest_tail;
-        if self.waiting() > longest / 2 && !self.is_folding.swap(true, Ordering::AcqRel) {
+        let enough = self.options.longest_tail / 4;
+        if self.waiting() > enough && !self.is_folding.swap(true, Ordering::AcqRel) {
             // The job holds no claim on the store's life: a provider that is dropped ends its folding.
             let (core, has_ended) = (Arc::downgrade(self), Arc::clone(&self.has_ended));
             self.backend.worker().submit(Box::new(move || {
                 let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
                 if !*has_ended && let Some(core) = core.upgrade() {
                     core.is_folding.store(false, Ordering::Release);
-                    core.report(core.fold(longest / 2));
+                    core.report(core.fold(enough));
                     if core.caretaker.get().is_none() {
                         core.report(core.bound_base());
                     }

@@ -108,7 +108,7 @@ impl Default for StoreOptions {
             busy_timeout: Duration::from_secs(10),
             access: Access::Mapped,
             codec: PageCodec::None,
-            longest_tail: 16,
+            longest_tail: 32,
             collapse_from_bytes: 1 << 20,
             restore_observer: RestoreObserver::default(),
             retain_versions: 100,
@@ -151,7 +151,8 @@ impl StoreOptions {
     }
 
     /// How many deltas may wait, readable in place, to be taken into the index or the base before a commit does it itself;
-    /// 16 unless set, at least 1. The background takes them in when half as many have come together.
+    /// 32 unless set, at least 1. The background takes them in when a quarter as many have come together; the rest is for when
+    /// it is kept waiting, by a snapshot say, so that commits are not.
     ///
     /// # Errors
     /// `InvalidInput` for 0.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::directory::{OpenChain, StoreDirectory, name_of};
 use super::load::merged_with_ranges;
+use crate::backend::Precedence;
 use crate::catalog::RunName;
 use crate::checkpoint::PendingFile;
 use crate::entry::Cursor;
@@ -153,7 +154,8 @@ fn prepare(
 ) -> Result<Prepared> {
     let name = name_of(header)?;
     let mut file = directory.create_rewritten(&name)?;
-    let mut telling = Observed { file: &mut *file, observer, written: 0, unsynced: 0 };
+    let precedence = directory.precedence();
+    let mut telling = Observed { file: &mut *file, observer, precedence, written: 0, unsynced: 0 };
     let mut run = RunWriter::new(&mut telling, &directory.display_path(name), header, WriterOptions::aligned())?;
     while content.advance()? {
         run.add(content.key(), content.change())?;
@@ -167,6 +169,7 @@ fn prepare(
 struct Observed<'f> {
     file: &'f mut dyn PendingFile,
     observer: Observer<'f>,
+    precedence: &'f Precedence,
     written: u64,
     unsynced: u64,
 }
@@ -184,6 +187,7 @@ impl WriteFile for Observed<'_> {
         self.unsynced = self.unsynced.saturating_add(bytes.len() as u64);
         if self.unsynced >= SYNCED_BYTES {
             self.unsynced = 0;
+            self.precedence.give_way();
             self.file.sync()?;
         }
         match (self.observer)(self.written) {

@@ -110,7 +110,8 @@ impl WriteAheadLog for BatchedLog {
         let written = if let Some(written) = self.group.try_alone(&borrowed, Need::Written) {
             written?
         } else {
-            let owned = records.iter().map(|record| item(record, Cow::Owned(record.payload.to_vec()))).collect();
+            let owned: Vec<_> =
+                records.iter().map(|record| item(record, Cow::Owned(record.payload.to_vec()))).collect();
             let deadline = self.clock.elapsed().saturating_add(options.timeout.unwrap_or(self.timeout));
             self.group.enqueue(owned, Need::Written, Some(deadline)).map_err(|error| self.not_yet(error))?
         };

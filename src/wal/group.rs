@@ -188,31 +188,35 @@ impl<S: Sink> Group<S> {
     /// `Unknown` where `deadline`, a time on the clock, came before the outcome; `Busy` if there were no records.
     pub(super) fn enqueue(
         &self,
-        records: Vec<S::Record<'static>>,
+        records: impl IntoIterator<Item = S::Record<'static>, IntoIter: ExactSizeIterator>,
         need: Need,
         deadline: Option<Duration>,
     ) -> Result<Written<S::Placement>> {
+        let records = records.into_iter();
         let mut state = self.lock();
         state.check()?;
         let count = records.len();
         let first = state.give_out(count);
         let joins = need != Need::OwnSync && state.queue.back().is_some_and(|b| !b.alone && b.bytes < BATCH_BYTES);
         if !joins {
+            let expected = state.pace.expected;
             state.queue.push_back(Batch {
                 first,
-                records: Vec::new(),
+                records: Vec::with_capacity(expected),
                 bytes: 0,
                 syncs: false,
                 alone: need == Need::OwnSync,
                 ticket: Arc::new(Ticket::new()),
-                waiters: Vec::new(),
+                waiters: Vec::with_capacity(expected),
             });
         }
         let Some(batch) = state.queue.back_mut() else { return Err(Error::invalid("the queue lost a batch")) };
         let (place, before) = (batch.waiters.len(), batch.bytes);
-        batch.bytes += records.iter().map(S::bytes).sum::<u64>();
         batch.syncs |= need != Need::Written;
-        batch.records.extend(records);
+        for record in records {
+            batch.bytes += S::bytes(&record);
+            batch.records.push(record);
+        }
         batch.waiters.push((current(), need));
         let ticket = Arc::clone(&batch.ticket);
         if state.sink.is_some() && state.queue.len() == 1 && place == 0 {
@@ -280,6 +284,11 @@ impl<S: Sink> Group<S> {
     fn wait(&self, waiter: &Waiter<S::Placement>, deadline: Option<Duration>) -> Result<S::Placement> {
         let mut patience = PATIENCE;
         loop {
+            if patience > 0 && !waiter.ticket.has_news() {
+                patience -= 1;
+                yield_now();
+                continue;
+            }
             let mut ticket = waiter.ticket.lock();
             if let Some(answer) = ticket.answer(waiter.need) {
                 return answer;
@@ -409,6 +418,7 @@ impl<S: Sink> Group<S> {
         }
         if let Some(batch) = batch.filter(|batch| batch.waiters.iter().any(|(_, need)| *need == Need::Written)) {
             batch.ticket.lock().outcome = Outcome::Written(placement.clone());
+            batch.ticket.tell();
             batch.waiters.iter().filter(|(_, need)| *need == Need::Written).for_each(|(thread, _)| thread.unpark());
         }
         let start = self.clock.elapsed();
@@ -444,6 +454,7 @@ impl<S: Sink> Group<S> {
                 }
                 if let Some(batch) = batch {
                     batch.ticket.lock().outcome = Outcome::Done(placement.clone());
+                    batch.ticket.tell();
                     told.extend(batch.waiters);
                 }
                 Ok(placement)
@@ -542,6 +553,7 @@ impl<S: Sink> State<S> {
                 self.stopped = Some(cause.clone());
             }
             drop(ticket);
+            batch.ticket.tell();
             told.extend(batch.waiters);
         }
         cause.error()
@@ -554,6 +566,7 @@ impl<S: Sink> State<S> {
         let staying = (0..batch.waiters.len()).find(|place| !ticket.gone.contains(place));
         ticket.leader = staying;
         drop(ticket);
+        batch.ticket.tell();
         if let Some((thread, _)) = staying.and_then(|place| batch.waiters.get(place)) {
             thread.unpark();
         }

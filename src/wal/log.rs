@@ -19,7 +19,7 @@ use super::recovery::{Recovery, recover};
 use super::replay::Replay;
 use super::segment::{Segment, Shelf};
 use super::sink::{FolderLock, Pending, Placement, SegmentSink};
-use crate::budget::{Budget, Lease};
+use crate::budget::{Budget, Lease, Part};
 use crate::bytes::Bytes;
 use crate::checksum::crc32;
 use crate::clock::{Clock, SystemClock};
@@ -48,7 +48,8 @@ struct Inner {
     shelf: Arc<Shelf>,
     options: LogOptions,
     log: LogId,
-    budget: Budget,
+    /// The queue's row of the budget; the records that wait have parts of it.
+    queue: Lease,
     clock: Arc<dyn Clock>,
     lock: FolderLock,
     recovery: Recovery,
@@ -57,6 +58,14 @@ struct Inner {
     wake: (Mutex<()>, Condvar),
     /// One clean-up at a time.
     cleaning: Mutex<()>,
+}
+
+/// What a writer got.
+enum Reserved {
+    /// Its records are written, without a queue.
+    Written(Written<Placement>),
+    /// Room for them in the queue.
+    Room(Part),
 }
 
 impl FileLog {
@@ -127,7 +136,7 @@ impl FileLog {
             group,
             shelf,
             log,
-            budget: Budget::new(options.queue_bytes),
+            queue: Budget::new(options.queue_bytes).lease(0, "log queue")?,
             options,
             clock,
             lock,
@@ -157,7 +166,7 @@ impl FileLog {
     /// # Errors
     /// Where the sync failed: the records since the last one may be lost.
     pub fn sync(&self) -> Result<Lsn> {
-        self.inner.submit(&[], Need::Durable, None).map(|_| self.inner.group.durable())
+        self.inner.submit_nothing(Need::Durable).map(|()| self.inner.group.durable())
     }
 
     /// The newest LSN that the log has given to the system.
@@ -271,9 +280,13 @@ impl Inner {
         let [one] = &pending;
         let (length, crc) = (one.payload.len(), one.crc);
         let need = self.need(options);
-        let written = match self.group.try_alone(&pending, need) {
-            Some(written) => written?,
-            None => self.queue_up(pending.into(), need, options.timeout)?,
+        let deadline = self.deadline(options.timeout);
+        let written = match self.write_or_reserve(&pending, need, deadline)? {
+            Reserved::Written(written) => written,
+            Reserved::Room(part) => {
+                let [one] = pending;
+                self.group.enqueue([one.into_owned(Some(part))], need, Some(deadline))?
+            }
         };
         Ok(written.placement.handle(written.before, written.first, length, crc))
     }
@@ -289,9 +302,14 @@ impl Inner {
         }
         let sizes: Vec<(usize, u32)> = pending.iter().map(|one| (one.payload.len(), one.crc)).collect();
         let need = self.need(options);
-        let written = match self.group.try_alone(&pending, need) {
-            Some(written) => written?,
-            None => self.queue_up(pending, need, options.timeout)?,
+        let deadline = self.deadline(options.timeout);
+        let written = match self.write_or_reserve(&pending, need, deadline)? {
+            Reserved::Written(written) => written,
+            Reserved::Room(part) => {
+                let mut part = Some(part); // the first one holds it for all
+                let owned: Vec<_> = pending.into_iter().map(|one| one.into_owned(part.take())).collect();
+                self.group.enqueue(owned, need, Some(deadline))?
+            }
         };
         let (mut before, mut lsn) = (written.before, written.first);
         let mut handles = Vec::with_capacity(sizes.len());
@@ -303,40 +321,42 @@ impl Inner {
         Ok(handles)
     }
 
-    fn submit(&self, pending: &[Pending<'_>], need: Need, timeout: Option<Duration>) -> Result<Written<Placement>> {
-        match self.group.try_alone(pending, need) {
-            Some(written) => written,
-            None => self.queue_up(Vec::new(), need, timeout),
+    /// A batch without records, for what it does to those before it.
+    fn submit_nothing(&self, need: Need) -> Result<()> {
+        let deadline = self.deadline(None);
+        if let Reserved::Room(_) = self.write_or_reserve(&[], need, deadline)? {
+            self.group.enqueue([], need, Some(deadline))?;
         }
+        Ok(())
     }
 
-    /// Copies the records, once there is memory for them, and puts them into the queue.
-    fn queue_up(&self, pending: Vec<Pending<'_>>, need: Need, timeout: Option<Duration>) -> Result<Written<Placement>> {
-        let start = self.clock.elapsed();
-        let deadline = start.saturating_add(timeout.unwrap_or(self.options.write_timeout));
+    fn deadline(&self, timeout: Option<Duration>) -> Duration {
+        self.clock.elapsed().saturating_add(timeout.unwrap_or(self.options.write_timeout))
+    }
+
+    /// Writes the records where nobody else is writing; else waits until there is memory for them in the queue.
+    fn write_or_reserve(&self, pending: &[Pending<'_>], need: Need, deadline: Duration) -> Result<Reserved> {
         let bytes: u64 = pending.iter().map(Pending::frame_bytes).sum();
-        let lease = loop {
-            let refused = match self.budget.lease(bytes, "log queue") {
-                Ok(lease) => break Some(lease),
+        loop {
+            // Written alone, records need no memory; so the largest one gets its turn.
+            if let Some(written) = self.group.try_alone(pending, need) {
+                return written.map(Reserved::Written);
+            }
+            let refused = match self.queue.part(bytes) {
+                Ok(part) => return Ok(Reserved::Room(part)),
                 Err(refused) => refused,
             };
-            // Written alone, the records need no memory; so the largest one gets its turn.
-            if let Some(written) = self.group.try_alone(&pending, need) {
-                return written;
-            }
             let left = deadline.saturating_sub(self.clock.elapsed());
             if left.is_zero() {
                 return Err(refused.context("the log's queue stayed full until the deadline; nothing was written"));
             }
             self.group.wait_for_change(left.min(MEMORY_LOOK));
-        };
-        let owned = own(pending, lease);
-        self.group.enqueue(owned, need, Some(deadline))
+        }
     }
 
     fn flush(&self) -> Result<()> {
         if self.options.gather_bytes > 0 && !self.closing.load(Ordering::Acquire) {
-            self.submit(&[], Need::Written, None)?;
+            self.submit_nothing(Need::Written)?;
         }
         Ok(())
     }
@@ -399,15 +419,6 @@ fn check(record: &NewRecord<'_>) -> Result<()> {
     Err(Error::new(ErrorKind::LimitExceeded { limit, found }, "the record is too large for the log"))
 }
 
-/// The records with their payloads copied; the first one holds the lease for all.
-fn own(pending: Vec<Pending<'_>>, lease: Option<Lease>) -> Vec<Pending<'static>> {
-    let mut owned: Vec<Pending<'static>> = pending.into_iter().map(Pending::into_owned).collect();
-    if let Some(first) = owned.first_mut() {
-        first.lease = lease;
-    }
-    owned
-}
-
 fn start_syncer(inner: &Arc<Inner>, interval: Duration) -> Result<JoinHandle<()>> {
     let inner_of_thread = Arc::clone(inner);
     let thread = std::thread::Builder::new().name("wal-sync".into()).spawn(move || {
@@ -417,7 +428,7 @@ fn start_syncer(inner: &Arc<Inner>, interval: Duration) -> Result<JoinHandle<()>
             let waited = inner.wake.1.wait_timeout(guard, interval);
             guard = waited.unwrap_or_else(PoisonError::into_inner).0;
             if inner.group.written() > inner.group.durable()
-                && let Err(error) = inner.submit(&[], Need::Durable, None)
+                && let Err(error) = inner.submit_nothing(Need::Durable)
             {
                 tracing::error!(%error, "the log could not be synced");
             }

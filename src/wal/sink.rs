@@ -15,7 +15,7 @@ use super::planted::Planted;
 use super::record::{LogId, Lsn, NewRecord, RecordHandle, RecordKind};
 use super::segment::{Segment, Shelf};
 use super::watermark::Watermark;
-use crate::budget::Lease;
+use crate::budget::Part;
 use crate::checksum::crc32;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -38,7 +38,7 @@ pub(super) struct Pending<'a> {
     pub(super) crc: u32,
     pub(super) payload: Cow<'a, [u8]>,
     /// For the memory that the payload takes while it waits.
-    pub(super) lease: Option<Lease>,
+    _lease: Option<Part>,
 }
 
 impl<'a> Pending<'a> {
@@ -49,12 +49,13 @@ impl<'a> Pending<'a> {
             None => (RecordCodec::None, Cow::Borrowed(record.payload)),
         };
         let (stream, time_ms, kind) = (record.stream, record.time_ms, record.kind);
-        Ok(Self { stream, time_ms, kind, codec, crc: crc32(&payload), payload, lease: None })
+        Ok(Self { stream, time_ms, kind, codec, crc: crc32(&payload), payload, _lease: None })
     }
 
-    pub(super) fn into_owned(self) -> Pending<'static> {
-        let Self { stream, time_ms, kind, codec, crc, payload, lease } = self;
-        Pending { stream, time_ms, kind, codec, crc, payload: Cow::Owned(payload.into_owned()), lease }
+    /// With a copy of the payload, and what its memory was taken from.
+    pub(super) fn into_owned(self, lease: Option<Part>) -> Pending<'static> {
+        let Self { stream, time_ms, kind, codec, crc, payload, _lease: _ } = self;
+        Pending { stream, time_ms, kind, codec, crc, payload: Cow::Owned(payload.into_owned()), _lease: lease }
     }
 
     pub(super) fn frame_bytes(&self) -> u64 {

@@ -3,12 +3,14 @@
 use std::sync::PoisonError;
 
 use super::group::Need;
-use super::primitives::{Mutex, MutexGuard};
+use super::primitives::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What the writers of a batch look at.
 pub(super) struct Ticket<P> {
     state: Mutex<TicketState<P>>,
+    /// Whether a look into the state may be worth it: whoever waits looks often.
+    has_news: AtomicBool,
 }
 
 pub(super) struct TicketState<P> {
@@ -28,7 +30,18 @@ pub(super) enum Outcome<P> {
 
 impl<P> Ticket<P> {
     pub(super) fn new() -> Self {
-        Self { state: Mutex::new(TicketState { outcome: Outcome::Waiting, leader: None, gone: Vec::new() }) }
+        let state = TicketState { outcome: Outcome::Waiting, leader: None, gone: Vec::new() };
+        Self { state: Mutex::new(state), has_news: AtomicBool::new(false) }
+    }
+
+    /// Notes that there is an outcome or a leader.
+    pub(super) fn tell(&self) {
+        self.has_news.store(true, Ordering::Release);
+    }
+
+    /// Whether there may be an outcome or a leader.
+    pub(super) fn has_news(&self) -> bool {
+        self.has_news.load(Ordering::Acquire)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, TicketState<P>> {

@@ -267,9 +267,14 @@ pub(super) fn prefix(generation: GenerationId) -> [u8; PREFIX_BYTES] {
 
 pub(super) fn state_key(generation: GenerationId, full_key: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(PREFIX_BYTES + full_key.len());
-    key.extend_from_slice(&prefix(generation));
-    key.extend_from_slice(full_key);
+    encode_state_key(generation, full_key, &mut key);
     key
+}
+
+pub(super) fn encode_state_key(generation: GenerationId, full_key: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(&prefix(generation));
+    out.extend_from_slice(full_key);
 }
 
 /// Where the state keys of a range of full keys begin and end.

@@ -3,18 +3,19 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::{self, ScopedJoinHandle};
 
 use rocksdb::{IngestExternalFileOptions, Options, SstFileWriter, WriteBatch};
 
 use super::engine::RocksEngine;
-use super::families::{Db, encode_value, state_key};
+use super::families::{Db, encode_state_key, encode_value};
 use super::options::FILE_BYTES;
 use super::registry::{Known, put_generation};
 use crate::backend::contract::{Coverage, Engine, GenerationId, GenerationRecord, StoreNumber};
 use crate::backend::memory::go_on;
 use crate::backend::workdir::remove_file;
 use crate::entry::{Change, Cursor};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::version::Mark;
 
 /// How many bytes of entries pass between two calls of the observer.
@@ -75,22 +76,33 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
+    /// While one file becomes durable the next one is built.
     fn build(&mut self, state: &mut dyn Cursor, observer: &dyn Fn(u64) -> ControlFlow<()>) -> Result<()> {
         let options = self.db.tuning.state_family();
+        let db = self.db;
+        let mut entry = Row { id: self.id, key: Vec::new(), value: Vec::new() };
         let (mut total_bytes, mut told_bytes) = (0, 0);
         let mut more = state.advance()?;
-        while more {
-            let mut file = self.begin(&options)?;
-            while more && file.file_size() < FILE_BYTES {
-                total_bytes += self.add(&mut file, state)?;
-                if total_bytes - told_bytes >= OBSERVED_BYTES {
-                    told_bytes = total_bytes;
-                    go_on(observer, total_bytes)?;
+        thread::scope(|scope| {
+            let mut finishing: Option<ScopedJoinHandle<'_, Result<()>>> = None;
+            while more {
+                let mut file = self.begin(&options)?;
+                while more && file.file_size() < FILE_BYTES {
+                    total_bytes += entry.add(db, &mut file, state)?;
+                    if total_bytes - told_bytes >= OBSERVED_BYTES {
+                        told_bytes = total_bytes;
+                        go_on(observer, total_bytes)?;
+                    }
+                    more = state.advance()?;
                 }
-                more = state.advance()?;
+                // Two are in memory at most.
+                finishing.take().map_or(Ok(()), ended)?;
+                let finish = move || file.finish().map_err(|error| db.failed("finish a table file", error));
+                let thread = thread::Builder::new().name("alluvium-restore".into()).spawn_scoped(scope, finish);
+                finishing = Some(thread.map_err(|error| Error::io(db.raw().path(), "start a thread", error))?);
             }
-            file.finish().map_err(|error| self.db.failed("finish a table file", error))?;
-        }
+            finishing.take().map_or(Ok(()), ended)
+        })?;
         go_on(observer, total_bytes)
     }
 
@@ -102,17 +114,30 @@ impl Files<'_> {
         self.paths.push(path);
         Ok(file)
     }
+}
 
-    fn add(&self, file: &mut SstFileWriter<'_>, state: &mut dyn Cursor) -> Result<u64> {
+/// Where an entry is put together for a table file; used again for each.
+struct Row {
+    id: GenerationId,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Row {
+    fn add(&mut self, db: &Db, file: &mut SstFileWriter<'_>, state: &mut dyn Cursor) -> Result<u64> {
         let change = state.change();
         if change == Change::Tombstone {
             return Err(Error::invalid("a whole state holds no tombstones"));
         }
-        let (key, mut value) = (state_key(self.id, state.key()), Vec::new());
-        encode_value(change, &mut value);
-        file.put(&key, &value).map_err(|error| self.db.failed("write a table file", error))?;
+        encode_state_key(self.id, state.key(), &mut self.key);
+        encode_value(change, &mut self.value);
+        file.put(&self.key, &self.value).map_err(|error| db.failed("write a table file", error))?;
         Ok((state.key().len() + change.into_value().map_or(0, <[u8]>::len)) as u64)
     }
+}
+
+fn ended(finishing: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+    finishing.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Engine, "finishing a table file panicked")))
 }
 
 impl Drop for Files<'_> {
