@@ -15,6 +15,7 @@ mod replayed;
 #[path = "../../examples/measure/report.rs"]
 mod report;
 mod rival;
+mod slow;
 mod synced;
 mod unsynced;
 

@@ -22,8 +22,12 @@ use super::cgroup::{Cgroup, join};
 const GROUP: &str = "ALLUVIUM_MEASURE_CGROUP";
 /// How glibc's allocator is set in a child: it gives back what is free, instead of keeping it in an arena for each thread
 /// (`docs/decisions/0011`). Other allocators don't know these names.
-const ALLOCATOR: [(&str, &str); 3] =
-    [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072")];
+const ALLOCATOR: [(&str, &str); 4] = [
+    ("MALLOC_ARENA_MAX", "1"),
+    ("MALLOC_MMAP_THRESHOLD_", "65536"),
+    ("MALLOC_TRIM_THRESHOLD_", "65536"),
+    ("MALLOC_TOP_PAD_", "0"),
+];
 /// How often the parent looks around while it waits.
 const LOOK: Duration = Duration::from_millis(200);
 

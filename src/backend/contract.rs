@@ -7,7 +7,7 @@ use crate::bytes::Bytes;
 use crate::entry::{Change, Cursor, KeyRange, StateStoreId};
 use crate::error::{Error, Result};
 use crate::ranges::RangeSet;
-use crate::version::{Mark, StoreUid, Version};
+use crate::version::{Mark, StoreUid, Version, VersionId};
 
 /// The number of a store within one backend. Never given out twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -118,7 +118,7 @@ pub(crate) trait Engine: Send + Sync + Debug + 'static {
     ///
     /// `state` is sorted and holds live entries only. The observer hears of every few MiB, and how many bytes of entries there
     /// have been so far; where it breaks, the call ends as `Cancelled`. Memory: one block, and the indexes and filters
-    /// of two files of 64 MiB.
+    /// of two files of 64 MiB at most.
     ///
     /// # Errors
     /// On any error nothing is left behind.
@@ -139,11 +139,14 @@ pub(crate) trait Engine: Send + Sync + Debug + 'static {
     /// Adds or replaces a version record.
     fn put_version(&self, store: StoreNumber, version: &VersionRecord) -> Result<()>;
 
-    /// The version records of a store, in ascending order.
-    fn versions(&self, store: StoreNumber) -> Result<Vec<VersionRecord>>;
+    /// Shows the version records of a store one after the other, in ascending order: with their metadata, all of them may be large.
+    ///
+    /// # Errors
+    /// Those of `see` end it, too.
+    fn versions(&self, store: StoreNumber, see: &mut dyn FnMut(VersionRecord) -> Result<()>) -> Result<()>;
 
-    /// Forgets the version records below `below`.
-    fn forget_versions(&self, store: StoreNumber, below: Version) -> Result<()>;
+    /// Forgets the version records below `below`, and those that are `over` whatever their number.
+    fn forget_versions(&self, store: StoreNumber, below: Version, over: &dyn Fn(VersionId) -> bool) -> Result<()>;
 
     /// Writes all memtables to files, so that a reopen has nothing to replay.
     fn flush(&self) -> Result<()>;

@@ -202,14 +202,14 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    fn versions(&self, store: StoreNumber) -> Result<Vec<VersionRecord>> {
+    fn versions(&self, store: StoreNumber, see: &mut dyn FnMut(VersionRecord) -> Result<()>) -> Result<()> {
         let image = self.lock();
-        let of_store = image.versions.iter().filter(|((owner, _), _)| *owner == store);
-        Ok(of_store.map(|(_, record)| record.clone()).collect()) // one per retained version
+        let mut of_store = image.versions.iter().filter(|((owner, _), _)| *owner == store);
+        of_store.try_for_each(|(_, record)| see(record.clone()))
     }
 
-    fn forget_versions(&self, store: StoreNumber, below: Version) -> Result<()> {
-        self.lock().versions.retain(|(owner, at), _| *owner != store || at.version >= below);
+    fn forget_versions(&self, store: StoreNumber, below: Version, over: &dyn Fn(VersionId) -> bool) -> Result<()> {
+        self.lock().versions.retain(|(owner, at), _| *owner != store || (at.version >= below && !over(*at)));
         Ok(())
     }
 

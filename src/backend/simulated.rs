@@ -12,7 +12,7 @@ use crate::bytes::Bytes;
 use crate::entry::{Change, Cursor, KeyRange, StateStoreId};
 use crate::error::Result;
 use crate::ranges::RangeSet;
-use crate::version::{Mark, StoreUid, Version};
+use crate::version::{Mark, StoreUid, Version, VersionId};
 
 /// A deterministic index that remembers what it knew after each change. Clones are handles of one index.
 ///
@@ -149,12 +149,12 @@ impl Engine for Journaled {
         self.noted(self.inner.put_version(store, version))
     }
 
-    fn versions(&self, store: StoreNumber) -> Result<Vec<VersionRecord>> {
-        self.inner.versions(store)
+    fn versions(&self, store: StoreNumber, see: &mut dyn FnMut(VersionRecord) -> Result<()>) -> Result<()> {
+        self.inner.versions(store, see)
     }
 
-    fn forget_versions(&self, store: StoreNumber, below: Version) -> Result<()> {
-        self.noted(self.inner.forget_versions(store, below))
+    fn forget_versions(&self, store: StoreNumber, below: Version, over: &dyn Fn(VersionId) -> bool) -> Result<()> {
+        self.noted(self.inner.forget_versions(store, below, over))
     }
 
     fn flush(&self) -> Result<()> {

@@ -94,7 +94,7 @@ impl History {
     /// # Errors
     /// What reading the files met.
     pub fn versions(&self) -> Result<Vec<VersionInfo>> {
-        versions(&self.directory, &[])
+        versions(&self.directory, |_| Ok(()))
     }
 
     /// The metadata that `version` was committed with; empty for version 0.
@@ -228,34 +228,29 @@ pub(super) fn metadata(directory: &StoreDirectory, version: Version) -> Result<B
     })
 }
 
-/// Every readable version. What the index remembers of a version is used; of the others a footer is read.
-pub(super) fn versions(directory: &StoreDirectory, records: &[VersionRecord]) -> Result<Vec<VersionInfo>> {
-    let known: HashMap<VersionId, &VersionRecord> = records.iter().map(|record| (record.at.at, record)).collect();
-    directory.at_a_listing(|catalog| infos(directory, catalog, &known))
+/// Every readable version. What the index remembers of a version is used, where there is one to show it; of the others a footer is read.
+pub(super) fn versions(
+    directory: &StoreDirectory,
+    show: impl FnOnce(&mut dyn FnMut(VersionRecord) -> Result<()>) -> Result<()>,
+) -> Result<Vec<VersionInfo>> {
+    let mut known = HashMap::new(); // one a retained version, without its metadata
+    show(&mut |record| {
+        known.insert(record.at.at, info(record.at.at, record.entries, record.bytes, &record.metadata));
+        Ok(())
+    })?;
+    directory.at_a_listing(|catalog| {
+        let info_of = |at: VersionId| match known.get(&at) {
+            Some(info) => Ok(info.clone()),
+            None => open_any(directory, catalog, at)
+                .map(|run| info(at, run.properties().entries, run.file_bytes(), run.metadata())),
+        };
+        catalog.versions().map(info_of).collect() // one a retained version
+    })
 }
 
-fn infos(
-    directory: &StoreDirectory,
-    catalog: &Catalog,
-    known: &HashMap<VersionId, &VersionRecord>,
-) -> Result<Vec<VersionInfo>> {
-    let mut infos = Vec::new(); // one a retained version
-    for at in catalog.versions() {
-        let info = |changes, file_bytes, metadata: &[u8]| VersionInfo {
-            version: at.version,
-            epoch: at.epoch,
-            changes,
-            file_bytes,
-            metadata_bytes: metadata.len() as u64,
-        };
-        infos.push(if let Some(record) = known.get(&at) {
-            info(record.entries, record.bytes, &record.metadata)
-        } else {
-            let run = open_any(directory, catalog, at)?;
-            info(run.properties().entries, run.file_bytes(), run.metadata())
-        });
-    }
-    Ok(infos)
+fn info(at: VersionId, changes: u64, file_bytes: u64, metadata: &[u8]) -> VersionInfo {
+    let metadata_bytes = metadata.len() as u64;
+    VersionInfo { version: at.version, epoch: at.epoch, changes, file_bytes, metadata_bytes }
 }
 
 /// Opens the smallest run that ends at `at`: its own delta if that is still there.

@@ -171,7 +171,8 @@ impl StateStoreProvider for RocksDbProvider {
     }
 
     fn versions(&self) -> Result<Vec<VersionInfo>> {
-        history::versions(&self.core().directory, &self.core().backend.engine().versions(self.core().store)?)
+        let core = self.core();
+        history::versions(&core.directory, |see| core.backend.engine().versions(core.store, see))
     }
 
     fn metadata(&self, version: Version) -> Result<Bytes> {

@@ -155,7 +155,10 @@ impl Core {
     /// As [`retire`]; the index forgets the versions too.
     pub(crate) fn retire(&self, retained: Retained) -> Result<Retired> {
         let retired = retire(&self.directory, retained)?;
-        self.backend.engine().forget_versions(self.store, retired.oldest)?;
+        let catalog = self.directory.catalog()?;
+        // What a commit has made since this listing lies above its head.
+        let is_abandoned = |at: VersionId| at.version <= catalog.head().version && !catalog.lineage().owns(at);
+        self.backend.engine().forget_versions(self.store, retired.oldest, &is_abandoned)?;
         Ok(retired)
     }
 }

@@ -112,7 +112,7 @@ impl FileLog {
             let held = shelf.disk.lock(&shelf.dir.join(LOCK), clock.as_ref())?;
             *lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
         }
-        let recovered = recover(&shelf, options.recovery)?;
+        let recovered = recover(&shelf, options.recovery, &mut |progress| options.recovery_observer.call(progress))?;
         let log = recovered.log.unwrap_or_else(|| LogId(ids.run_id().0));
         let sink = SegmentSink {
             shelf: Arc::clone(&shelf),

@@ -59,7 +59,7 @@ pub use log::FileLog;
 #[cfg(any(test, feature = "conformance"))]
 pub use log::read_untrusted;
 pub use name::SegmentName;
-pub use options::{Durability, LogOptions, RecoveryMode, Wait, WriteOptions};
+pub use options::{Durability, LogOptions, RecoveryMode, RecoveryObserver, Wait, WriteOptions};
 #[cfg(any(test, feature = "conformance"))]
 pub use planted::Planted;
 pub use record::{LogId, Lsn, NewRecord, Record, RecordHandle, RecordKind};

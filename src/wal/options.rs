@@ -1,7 +1,10 @@
 //! What a log can be told.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::contract::Progress;
 use super::format::RecordCodec;
 use crate::error::{Error, Result};
 
@@ -42,6 +45,30 @@ pub enum Wait {
     No,
 }
 
+/// Hears after each segment how far the opening of a log is.
+#[derive(Clone, Default)]
+pub struct RecoveryObserver(Option<Arc<dyn Fn(Progress) + Send + Sync>>);
+
+impl RecoveryObserver {
+    /// Calls `hear` in the thread that opens the log.
+    #[must_use]
+    pub fn new(hear: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(hear)))
+    }
+
+    pub(super) fn call(&self, progress: Progress) {
+        if let Some(hear) = &self.0 {
+            hear(progress);
+        }
+    }
+}
+
+impl fmt::Debug for RecoveryObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RecoveryObserver").field(&self.0.is_some()).finish()
+    }
+}
+
 /// How a [`FileLog`](super::FileLog) behaves. The defaults are for a log of input blocks on a local disk.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
@@ -74,6 +101,8 @@ pub struct LogOptions {
     pub recycles: usize,
     /// What opening and reading do about damage.
     pub recovery: RecoveryMode,
+    /// Who hears how far an opening is, if anybody.
+    pub recovery_observer: RecoveryObserver,
     /// Threads that read ahead when the whole log is read; 1 reads in the caller's own.
     pub read_threads: usize,
 }
@@ -95,6 +124,7 @@ impl Default for LogOptions {
             preallocates: true,
             recycles: 0,
             recovery: RecoveryMode::default(),
+            recovery_observer: RecoveryObserver::default(),
             read_threads: 1,
         }
     }

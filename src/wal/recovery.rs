@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::contract::Progress;
 use super::name::Side;
 use super::options::RecoveryMode;
 use super::planted::Planted;
@@ -44,14 +45,14 @@ pub(super) struct Recovered {
     pub(super) report: Recovery,
 }
 
-/// Brings the folder into order and puts its segments on the shelf.
+/// Brings the folder into order and puts its segments on the shelf; `progress` hears of every segment.
 ///
 /// # Errors
 /// The first loss of acknowledged records in `Strict` mode; nothing was changed then. Whatever the disk reports: open again.
-pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode) -> Result<Recovered> {
+pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode, progress: &mut dyn FnMut(Progress)) -> Result<Recovered> {
     let depth = if mode == RecoveryMode::PointInTime { Depth::Everything } else { Depth::Seals };
     let disk = shelf.disk.as_ref();
-    let Some(mut found) = survey(disk, &shelf.dir, depth, shelf.planted, &mut |_| ())? else {
+    let Some(mut found) = survey(disk, &shelf.dir, depth, shelf.planted, progress)? else {
         return Ok(Recovered {
             log: None,
             next_lsn: Lsn::FIRST,

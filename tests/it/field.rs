@@ -23,8 +23,8 @@ use alluvium::fs::SimDisk;
 use alluvium::fs::sim::{Persistence, Survivors};
 use alluvium::prelude::*;
 use alluvium::{
-    Access, Backend, ErrorKind, FamilyId, History, LocalCheckpoint, MemoryProvider, Result, RocksDbProvider, Scan,
-    StateStoreId, StoreOptions, Upkeep, Version,
+    Access, Backend, BackendOptions, ErrorKind, FamilyId, History, LocalCheckpoint, MemoryProvider, Result,
+    RocksDbProvider, Scan, StateStoreId, StoreOptions, Upkeep, Version,
 };
 
 const FAMILY: FamilyId = FamilyId::DEFAULT;
@@ -313,36 +313,50 @@ fn x5_a_flipped_bit_in_the_newest_snapshot_is_passed_over_with_a_warning_or_name
 }
 
 #[test]
-fn x8_many_inserts_over_two_stores_are_all_there_after_a_reopening() {
-    const COMMITS: u32 = 20;
-    const ROWS: u32 = 4_000;
-    let disk = SimDisk::new(8);
+fn x8_five_million_inserts_over_two_stores_are_all_there_after_a_reopening() {
+    const COMMITS: u32 = 10;
+    const ROWS: u32 = 250_000;
+    let place = tempfile::tempdir().unwrap();
+    let work = place.path().join("work");
+    let open = || Backend::open(&work, BackendOptions::default().memory_limit(64 << 20)).unwrap();
     let stores = |backend: &Backend| {
-        let checkpoint = || LocalCheckpoint::on(Arc::new(disk.clone()), "/checkpoint").unwrap();
         [0, 1].map(|partition| {
             let id = StateStoreId::new("op", partition, "state").unwrap();
-            RocksDbProvider::open(backend, checkpoint(), id, StoreOptions::default()).unwrap()
+            let checkpoint = LocalCheckpoint::open(place.path().join("checkpoint")).unwrap();
+            RocksDbProvider::open(backend, checkpoint, id, StoreOptions::default()).unwrap()
         })
     };
-    let backend = Backend::in_memory().unwrap();
-    let both = stores(&backend);
-    for number in 0..COMMITS {
-        for (which, store) in (0_u8..).zip(&both) {
-            let mut batch = store.begin(store.latest().unwrap()).unwrap();
-            for row in 0..ROWS {
-                batch.put(FAMILY, &(number * ROWS + row).wrapping_mul(0x9e37_79b1).to_be_bytes(), &[which]).unwrap();
+    // Odd, so that every number has its own key, far from that of the next one.
+    let key = |row: u32| row.wrapping_mul(0x9e37_79b1).to_be_bytes();
+    {
+        let backend = open();
+        let both = stores(&backend);
+        for number in 0..COMMITS {
+            for (which, store) in (0_u8..).zip(&both) {
+                let mut batch = store.begin(store.latest().unwrap()).unwrap();
+                for row in number * ROWS..(number + 1) * ROWS {
+                    batch.put(FAMILY, &key(row), &[which]).unwrap();
+                }
+                batch.commit().unwrap();
             }
-            batch.commit().unwrap();
         }
     }
-    drop(both);
-    for backend in [backend, Backend::in_memory().unwrap()] {
+    for keeps_index in [true, false] {
+        if !keeps_index {
+            std::fs::remove_dir_all(&work).unwrap();
+        }
+        let backend = open();
         for (which, store) in (0_u8..).zip(stores(&backend)) {
             let batch = store.begin(Version(COMMITS.into())).unwrap();
-            for row in 0..COMMITS * ROWS {
-                assert_eq!(batch.get(FAMILY, &row.wrapping_mul(0x9e37_79b1).to_be_bytes()).unwrap().unwrap(), [which]);
+            let mut rows = 0;
+            for entry in batch.scan(FAMILY).unwrap() {
+                assert_eq!(&*entry.unwrap().value, [which]);
+                rows += 1;
             }
-            assert_eq!(batch.scan(FAMILY).unwrap().count(), usize::try_from(COMMITS * ROWS).unwrap());
+            assert_eq!(rows, COMMITS * ROWS);
+            for row in (0..COMMITS * ROWS).step_by(97) {
+                assert_eq!(batch.get(FAMILY, &key(row)).unwrap().unwrap(), [which]);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rocksdb::{IteratorMode, ReadOptions, WriteBatch};
 
-use super::families::{Answer, Db, OpenFailure, Tables};
+use super::families::{Db, OpenFailure, Tables};
 use super::generations::{put_version, version_key};
 use super::options::Tuning;
 use super::registry::{Known, Registry, put_generation, put_store};
@@ -22,8 +22,6 @@ use crate::entry::{Change, Cursor, KeyRange, StateStoreId, successor};
 use crate::error::Result;
 use crate::ranges::RangeSet;
 use crate::version::{Epoch, Mark, StoreUid, Version, VersionId};
-
-type Pair = (Box<[u8]>, Box<[u8]>);
 
 /// The index in RocksDB.
 pub(in crate::backend) struct RocksEngine {
@@ -176,25 +174,30 @@ impl Engine for RocksEngine {
         self.db.write(batch)
     }
 
-    fn versions(&self, store: StoreNumber) -> Result<Vec<VersionRecord>> {
+    fn versions(&self, store: StoreNumber, see: &mut dyn FnMut(VersionRecord) -> Result<()>) -> Result<()> {
         let mut read = ReadOptions::default();
         read.set_iterate_lower_bound(store.0.to_be_bytes());
         if let Some(end) = successor(&store.0.to_be_bytes()) {
             read.set_iterate_upper_bound(end);
         }
-        let rows = self.db.raw().iterator_cf_opt(self.db.handles().versions, read, IteratorMode::Start);
-        let decode = |row: Answer<Pair>| {
+        let mut rows = self.db.raw().iterator_cf_opt(self.db.handles().versions, read, IteratorMode::Start);
+        rows.try_for_each(|row| {
             let (_, value) = row.map_err(|error| self.db.failed("read version records", error))?;
-            VersionRecord::decode(&value)
-        };
-        rows.map(decode).collect() // one per retained version
+            see(VersionRecord::decode(&value)?)
+        })
     }
 
-    fn forget_versions(&self, store: StoreNumber, below: Version) -> Result<()> {
+    fn forget_versions(&self, store: StoreNumber, below: Version, over: &dyn Fn(VersionId) -> bool) -> Result<()> {
         let start = version_key(store, VersionId::ROOT);
         let end = version_key(store, VersionId::new(below, Epoch::NONE));
         let mut batch = WriteBatch::default();
         batch.delete_range_cf(self.db.handles().versions, start, end);
+        self.versions(store, &mut |record| {
+            if record.at.at.version >= below && over(record.at.at) {
+                batch.delete_cf(self.db.handles().versions, version_key(store, record.at.at));
+            }
+            Ok(())
+        })?;
         self.db.write(batch)
     }
 

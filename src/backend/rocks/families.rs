@@ -57,8 +57,6 @@ pub(super) struct Db {
     pub(super) forced_flushes: AtomicU64,
 }
 
-/// What RocksDB answers.
-pub(super) type Answer<T> = std::result::Result<T, rocksdb::Error>;
 /// What comes of opening a database.
 pub(super) type Opened<T> = std::result::Result<T, OpenFailure>;
 

@@ -8,8 +8,11 @@ use rocksdb::{
 use super::families::{META, STATE, VERSIONS};
 use crate::backend::options::{BackendCompression, BackendOptions};
 
-/// Files of about this size; also the bound of what a drop can leave behind in a file that it shares with others.
-pub(super) const FILE_BYTES: u64 = 64 << 20;
+/// Table files are no larger and no smaller than this; also the bound of what a drop can leave behind in a file that it shares with
+/// others. Whoever writes one holds its index and its filter in heap, some 10 bytes a key, and what is read of these is cached whole:
+/// under a small limit the files are small.
+const SMALLEST_FILE_BYTES: u64 = 8 << 20;
+const LARGEST_FILE_BYTES: u64 = 64 << 20;
 /// Rows of `versions` and `meta` are few; a small arena keeps two more column families from costing memory.
 const SMALL_MEMTABLE_BYTES: usize = 8 << 20;
 const SMALL_ARENA_BYTES: usize = 64 << 10;
@@ -21,6 +24,8 @@ pub(super) struct Tuning {
     compression: DBCompressionType,
     pub(super) memtables_limit_bytes: usize,
     memtable_bytes: usize,
+    /// A table file is about as large.
+    pub(super) file_bytes: u64,
     max_open_files: u16,
 }
 
@@ -37,7 +42,8 @@ impl Tuning {
         // Two can wait for their flush while a third is filled; with a batch on top, all stay near the manager's limit.
         let memtable_bytes = (options.memtable_bytes() / 4).clamp(256 << 10, 64 << 20);
         let (memtables_limit_bytes, max_open_files) = (options.memtable_bytes(), options.open_files());
-        Self { cache, memtables, compression, memtables_limit_bytes, memtable_bytes, max_open_files }
+        let file_bytes = (options.memory_limit_bytes() as u64 / 8).clamp(SMALLEST_FILE_BYTES, LARGEST_FILE_BYTES);
+        Self { cache, memtables, compression, memtables_limit_bytes, memtable_bytes, file_bytes, max_open_files }
     }
 
     /// A write batch is handed over at this size; together with one entry it bounds what an apply holds in heap.
@@ -81,8 +87,8 @@ impl Tuning {
         options.set_write_buffer_size(self.memtable_bytes);
         // A fourth would have to wait: back-pressure on the thread that applies, never on readers.
         options.set_max_write_buffer_number(3);
-        options.set_target_file_size_base(FILE_BYTES);
-        options.set_max_bytes_for_level_base(4 * FILE_BYTES);
+        options.set_target_file_size_base(self.file_bytes);
+        options.set_max_bytes_for_level_base(4 * self.file_bytes);
         options.set_compression_type(self.compression);
         // A get that misses a memtable then costs one cache line instead of a walk down a skip list.
         options.set_memtable_whole_key_filtering(true);

@@ -9,7 +9,6 @@ use rocksdb::{IngestExternalFileOptions, Options, SstFileWriter, WriteBatch};
 
 use super::engine::RocksEngine;
 use super::families::{Db, encode_state_key, encode_value};
-use super::options::FILE_BYTES;
 use super::registry::{Known, put_generation};
 use crate::backend::contract::{Coverage, Engine, GenerationId, GenerationRecord, StoreNumber};
 use crate::backend::memory::go_on;
@@ -87,7 +86,7 @@ impl Files<'_> {
             let mut finishing: Option<ScopedJoinHandle<'_, Result<()>>> = None;
             while more {
                 let mut file = self.begin(&options)?;
-                while more && file.file_size() < FILE_BYTES {
+                while more && file.file_size() < self.db.tuning.file_bytes {
                     total_bytes += entry.add(db, &mut file, state)?;
                     if total_bytes - told_bytes >= OBSERVED_BYTES {
                         told_bytes = total_bytes;

@@ -1,10 +1,12 @@
 //! What a user sees of the log, by the list of behaviours in `docs/log-behaviours.md`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use alluvium::ErrorKind;
 use alluvium::fs::SimDisk;
-use alluvium::wal::{Durability, FileLog, LogOptions, Lsn, NewRecord, RecordCodec, Wait, WriteAheadLog, WriteOptions};
+use alluvium::wal::{
+    Durability, FileLog, LogOptions, Lsn, NewRecord, RecordCodec, RecoveryObserver, Wait, WriteAheadLog, WriteOptions,
+};
 
 use super::support::*;
 
@@ -149,6 +151,25 @@ fn only_old_segments_are_cleaned_and_never_the_newest() {
     assert_eq!(payloads(&log), ["next"]);
     drop(log);
     assert_eq!(payloads(&open(&sim, &small()).unwrap()), ["next"]);
+}
+
+#[test]
+fn opening_says_how_far_it_is() {
+    let sim = SimDisk::new(1);
+    let log = open(&sim, &small()).unwrap();
+    for number in 0..200 {
+        log.write(format!("record {number}").as_bytes(), number).unwrap();
+    }
+    log.close().unwrap();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&heard);
+    let observer = RecoveryObserver::new(move |progress| told.lock().unwrap().push(progress));
+    drop(open(&sim, &LogOptions { recovery_observer: observer, ..small() }).unwrap());
+    let heard = heard.lock().unwrap();
+    assert!(heard.len() > 2, "once a segment: {heard:?}");
+    assert!(heard.windows(2).all(|pair| pair[0].done_bytes < pair[1].done_bytes), "{heard:?}");
+    let last = heard.last().unwrap();
+    assert_eq!((last.done_bytes, last.records), (last.total_bytes, 200));
 }
 
 #[test]
