@@ -23,8 +23,8 @@ use alluvium::fs::SimDisk;
 use alluvium::fs::sim::{Persistence, Survivors};
 use alluvium::prelude::*;
 use alluvium::{
-    Access, Backend, BackendOptions, ErrorKind, FamilyId, History, LocalCheckpoint, MemoryProvider, Result,
-    RocksDbProvider, Scan, StateStoreId, StoreOptions, Upkeep, Version,
+    Access, Backend, ErrorKind, FamilyId, History, LocalCheckpoint, MemoryProvider, Result, RocksDbProvider, Scan,
+    StateStoreId, StoreOptions, Upkeep, Version,
 };
 
 const FAMILY: FamilyId = FamilyId::DEFAULT;
@@ -312,13 +312,15 @@ fn x5_a_flipped_bit_in_the_newest_snapshot_is_passed_over_with_a_warning_or_name
     assert!(passed_over > 20 && named > 100, "{passed_over} passed over, {named} named, {padding} in the padding");
 }
 
+#[cfg(feature = "rocksdb")]
 #[test]
 fn x8_five_million_inserts_over_two_stores_are_all_there_after_a_reopening() {
     const COMMITS: u32 = 10;
     const ROWS: u32 = 250_000;
     let place = tempfile::tempdir().unwrap();
     let work = place.path().join("work");
-    let open = || Backend::open(&work, BackendOptions::default().memory_limit(64 << 20)).unwrap();
+    let options = alluvium::BackendOptions::default().memory_limit(64 << 20);
+    let open = || Backend::open(&work, options.clone()).unwrap();
     let stores = |backend: &Backend| {
         [0, 1].map(|partition| {
             let id = StateStoreId::new("op", partition, "state").unwrap();
