@@ -1,11 +1,11 @@
 //! Where the tool writes, and what it says while it works.
 
 use std::fmt;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use super::failure::Outcome;
+use super::failure::{Failure, Outcome};
 use super::json::Json;
 use super::spelling::harmless;
 use super::table::bytes_for_people;
@@ -39,6 +39,14 @@ impl Console<'_> {
     /// Writes a JSON document in a line.
     pub(super) fn json(&mut self, document: &Json) -> Outcome<()> {
         self.line(document)
+    }
+
+    /// As [`line`](Self::line), where the work goes on and its exit code counts even if nobody reads any more (`| head`).
+    pub(super) fn say(&mut self, text: impl fmt::Display) -> Outcome<()> {
+        match self.line(text) {
+            Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            said => said,
+        }
     }
 
     /// Says something about the work.

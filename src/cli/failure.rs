@@ -5,7 +5,7 @@ use std::io;
 use crate::error::{Advice, Error, ErrorKind};
 
 /// How the tool ended, as its exit code says it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// Done.
     Done = 0,

@@ -61,17 +61,24 @@ pub(super) fn ls(args: &Ls, console: &mut Console<'_>) -> Outcome<Exit> {
         })?;
         stores.push((id, history.inventory()?));
     }
+    let is_whole = stores.iter().all(|(_, inventory)| inventory.lost.is_empty());
+    let exit = if is_whole { Exit::Done } else { Exit::Damaged };
     if args.place.json {
         let shown = args.place.checkpoint.display().to_string();
         let stores: Vec<Json> = stores.iter().map(|(id, inventory)| in_json(id, inventory, args.files)).collect();
         console.json(&Json::object([("checkpoint", shown.into()), ("stores", stores.into())]))?;
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     if stores.is_empty() {
         let shown = args.place.checkpoint.display();
         return Err(Failure::NotFound(format!("{shown} holds no store: there is nothing below {shown}/state")));
     }
     table_of_stores(&stores, console)?;
+    for (id, inventory) in stores.iter().filter(|(_, inventory)| !inventory.lost.is_empty()) {
+        let lost = super::maintain::spans(&inventory.lost);
+        console
+            .line(format!("{id}: files are missing or damaged: versions {lost} cannot be read; see alluvium repair"))?;
+    }
     if args.files {
         for (id, inventory) in &stores {
             console.line("")?;
@@ -91,15 +98,16 @@ pub(super) fn ls(args: &Ls, console: &mut Console<'_>) -> Outcome<Exit> {
     {
         console.line(format!("next: alluvium {command} {shown}{store}   ({does})"))?;
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 fn table_of_stores(stores: &[(StateStoreId, Inventory)], console: &mut Console<'_>) -> Outcome<()> {
     let mut table = Table::new(&["STORE", "VERSIONS", "FILES", "LAG", " RUNS"]);
     for (id, inventory) in stores {
         let versions = match inventory.versions {
-            0 => "none yet".into(),
-            1 => format!("{}", inventory.newest),
+            0 if inventory.lost.is_empty() => "none yet".into(),
+            0 => "none can be read".into(),
+            1 => format!("{}", inventory.oldest),
             many => format!("{} to {} ({many})", inventory.oldest, inventory.newest),
         };
         let bytes: u64 = inventory.files.iter().map(|file| file.bytes).sum();
@@ -162,6 +170,7 @@ fn in_json(id: &StateStoreId, inventory: &Inventory, with_files: bool) -> Json {
         ("newest", inventory.newest.0.into()),
         ("epoch", inventory.epoch.0.into()),
         ("versions", inventory.versions.into()),
+        ("lost", super::maintain::spans_in_json(&inventory.lost)),
         ("files", (inventory.files.len() as u64).into()),
         ("bytes", inventory.files.iter().map(|file| file.bytes).sum::<u64>().into()),
         ("by_role", Json::Object(roles.collect())),

@@ -14,14 +14,28 @@ use super::table::{bytes_for_people, count};
 use crate::entry::StateStoreId;
 use crate::maintenance::{Done, Maintenance, MaintenanceOptions, Task, VersionSpan};
 
-/// The stores that are meant, each with its maintenance.
-fn each(place: &Place, options: &MaintenanceOptions) -> Outcome<Vec<(StateStoreId, Maintenance)>> {
+/// Does something to each store that is meant. What one of several fails with is told, and the others have their turn; the exit code is the
+/// highest of all.
+fn each(
+    place: &Place,
+    options: &MaintenanceOptions,
+    console: &mut Console<'_>,
+    mut act: impl FnMut(&StateStoreId, &Maintenance, &mut Console<'_>) -> Outcome<Exit>,
+) -> Outcome<Exit> {
     let (checkpoint, stores) = place::existing_stores(place)?;
-    let maintained = stores.into_iter().map(|id| {
+    let (is_alone, mut worst) = (stores.len() == 1, Exit::Done);
+    for id in stores {
         let maintenance = Maintenance::on(Arc::clone(&checkpoint), id.clone(), options.clone());
-        (id, maintenance)
-    });
-    Ok(maintained.collect()) // one a store
+        let exit = match act(&id, &maintenance, console) {
+            Err(Failure::Store(error)) if !is_alone => {
+                console.note(&format!("error: {id}: {error}"))?;
+                Failure::Store(error).exit()
+            }
+            outcome => outcome?,
+        };
+        worst = worst.max(exit);
+    }
+    Ok(worst)
 }
 
 /// An observer that shows progress. Maintenance may report from any thread.
@@ -32,15 +46,13 @@ fn shown(progress: Progress<'_>) -> impl Fn(u64) -> ControlFlow<()> + Sync + use
 
 /// `alluvium repair`
 pub(super) fn repair(args: &Repair, console: &mut Console<'_>) -> Outcome<Exit> {
-    let mut exit = Exit::Done;
-    for (id, maintenance) in each(&args.place, &MaintenanceOptions::default())? {
+    each(&args.place, &MaintenanceOptions::default(), console, |id, maintenance, console| {
         let repaired = maintenance.repair(&shown(console.progress(format!("repairing {id}"), None)))?;
-        if !repaired.irreparable.is_empty() || !repaired.lost.is_empty() {
-            exit = Exit::Damaged;
-        }
+        let is_whole = repaired.irreparable.is_empty() && repaired.lost.is_empty();
+        let exit = if is_whole { Exit::Done } else { Exit::Damaged };
         if args.place.json {
             let irreparable = repaired.irreparable.iter().map(|broken| (&broken.file, &broken.damage));
-            console.json(&Json::object([
+            console.say(Json::object([
                 ("store", id.to_string().into()),
                 ("runs", repaired.runs.into()),
                 ("bytes", repaired.bytes.into()),
@@ -49,24 +61,24 @@ pub(super) fn repair(args: &Repair, console: &mut Console<'_>) -> Outcome<Exit> 
                 ("lost", spans_in_json(&repaired.lost)),
                 ("readable", spans_in_json(&repaired.readable)),
             ]))?;
-            continue;
+            return Ok(exit);
         }
         let read = format!("{} with {}", count(repaired.runs, "run", "runs"), bytes_for_people(repaired.bytes));
         let (remade, broken) = (repaired.remade.len(), repaired.irreparable.len());
-        if remade + broken == 0 {
-            console.line(format!("{id}: {read}, no damage"))?;
-            continue;
+        if remade + broken == 0 && repaired.lost.is_empty() {
+            console.say(format!("{id}: {read}, no damage"))?;
+            return Ok(exit);
         }
-        console.line(format!("{id}: {read}, {remade} made anew, {broken} beyond repair"))?;
+        console.say(format!("{id}: {read}, {remade} made anew, {broken} beyond repair"))?;
         for (file, damage) in &repaired.remade {
-            console.line(harmless(&format!("  made anew: {}: {damage}", file.display())))?;
+            console.say(harmless(&format!("  made anew: {}: {damage}", file.display())))?;
         }
         for broken in &repaired.irreparable {
-            console.line(harmless(&format!("  beyond repair: {}: {}", broken.file.display(), broken.damage)))?;
+            console.say(harmless(&format!("  beyond repair: {}: {}", broken.file.display(), broken.damage)))?;
         }
-        console.line(format!("  versions lost: {}; readable: {}", spans(&repaired.lost), spans(&repaired.readable)))?;
-    }
-    Ok(exit)
+        console.say(format!("  versions lost: {}; readable: {}", spans(&repaired.lost), spans(&repaired.readable)))?;
+        Ok(exit)
+    })
 }
 
 /// `alluvium compact`
@@ -74,7 +86,7 @@ pub(super) fn compact(args: &Compact, console: &mut Console<'_>) -> Outcome<Exit
     // How many versions the store's job retains is not known here.
     let keep = args.keep.map_or(Ok(usize::MAX), number)?;
     let options = MaintenanceOptions::default().retain_versions(keep)?;
-    for (id, maintenance) in each(&args.place, &options)? {
+    each(&args.place, &options, console, |id, maintenance, console| {
         let mut done = Vec::new(); // each makes fewer files of many
         if args.snapshot {
             let version = maintenance.compact(&shown(console.progress(format!("compacting {id}"), None)))?;
@@ -83,21 +95,21 @@ pub(super) fn compact(args: &Compact, console: &mut Console<'_>) -> Outcome<Exit
             let tasks = maintenance.plan()?.tasks;
             done.extend(tasks.iter().map(|planned| &planned.task).filter(|task| rewrites(task)).map(Task::to_string));
         } else {
-            done = compact_one(&id, &maintenance, console)?;
+            done = compact_one(id, maintenance, console)?;
         }
         if args.place.json {
             let tasks: Vec<Json> = done.into_iter().map(Json::from).collect();
             let members = [("store", id.to_string().into()), ("dry_run", args.dry_run.into()), ("tasks", tasks.into())];
-            console.json(&Json::object(members))?;
-            continue;
+            console.say(Json::object(members))?;
+            return Ok(Exit::Done);
         }
         let would = if args.dry_run { "would " } else { "" };
         match done.as_slice() {
-            [] => console.line(format!("{id}: nothing is worth doing"))?,
-            tasks => tasks.iter().try_for_each(|task| console.line(format!("{id}: {would}{task}")))?,
+            [] => console.say(format!("{id}: nothing is worth doing"))?,
+            tasks => tasks.iter().try_for_each(|task| console.say(format!("{id}: {would}{task}")))?,
         }
-    }
-    Ok(Exit::Done)
+        Ok(Exit::Done)
+    })
 }
 
 fn rewrites(task: &Task) -> bool {
@@ -124,25 +136,25 @@ pub(super) fn retire(args: &Retire, console: &mut Console<'_>) -> Outcome<Exit> 
     if let Some(changes) = args.keep_changes {
         options = options.retain_changes(changes);
     }
-    for (id, maintenance) in each(&args.place, &options)? {
+    each(&args.place, &options, console, |id, maintenance, console| {
         let retired = if args.dry_run { maintenance.retirable() } else { maintenance.retire() }?;
         if args.place.json {
-            console.json(&Json::object([
+            console.say(Json::object([
                 ("store", id.to_string().into()),
                 ("dry_run", args.dry_run.into()),
                 ("oldest", retired.oldest.0.into()),
                 ("deleted", files_in_json(retired.deleted.iter().map(|(file, reason)| (file, reason)), "reason")),
             ]))?;
-            continue;
+            return Ok(Exit::Done);
         }
         let files = count(retired.deleted.len() as u64, "file", "files");
         let does = if args.dry_run { "would be deleted" } else { "deleted" };
-        console.line(format!("{id}: {files} {does}; the oldest version is {}", retired.oldest))?;
+        console.say(format!("{id}: {files} {does}; the oldest version is {}", retired.oldest))?;
         for (file, reason) in &retired.deleted {
-            console.line(harmless(&format!("  {}: {reason}", file.display())))?;
+            console.say(harmless(&format!("  {}: {reason}", file.display())))?;
         }
-    }
-    Ok(Exit::Done)
+        Ok(Exit::Done)
+    })
 }
 
 fn number(keep: u64) -> Outcome<usize> {
@@ -155,12 +167,12 @@ fn files_in_json<'f>(files: impl Iterator<Item = (&'f PathBuf, &'f String)>, why
     files.collect::<Vec<Json>>().into()
 }
 
-fn spans_in_json(spans: &[VersionSpan]) -> Json {
+pub(super) fn spans_in_json(spans: &[VersionSpan]) -> Json {
     let spans = spans.iter().map(|span| Json::object([("first", span.first.0.into()), ("last", span.last.0.into())]));
     spans.collect::<Vec<Json>>().into()
 }
 
-fn spans(spans: &[VersionSpan]) -> String {
+pub(super) fn spans(spans: &[VersionSpan]) -> String {
     match spans {
         [] => "none".into(),
         spans => spans.iter().map(ToString::to_string).collect::<Vec<String>>().join(", "), // a few

@@ -16,7 +16,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, console: &mut Console<
         Ok(arguments) => perform(arguments.command, console),
         Err(error) => return answer(&error, console),
     };
-    let outcome = outcome.and_then(|exit| Ok(console.out.flush().map(|()| exit)?));
+    let outcome = outcome.and_then(|exit| match console.out.flush() {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(exit),
+        flushed => Ok(flushed.map(|()| exit)?),
+    });
     outcome.unwrap_or_else(|failure| {
         report(&failure, console);
         failure.exit()

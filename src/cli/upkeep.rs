@@ -6,6 +6,7 @@ use super::args::{Export, Import, Verify};
 use super::console::Console;
 use super::failure::{Exit, Failure, Outcome};
 use super::json::Json;
+use super::maintain::{spans, spans_in_json};
 use super::place;
 use super::table::{bytes_for_people, count};
 use crate::checkpoint::LocalCheckpoint;
@@ -26,31 +27,36 @@ pub(super) fn verify(args: &Verify, console: &mut Console<'_>) -> Outcome<Exit> 
             let mut progress = console.progress(format!("verifying {id}"), Some(total));
             history.verify(|bytes| progress.at(bytes))?
         };
-        if !verified.damaged.is_empty() {
+        if !verified.damaged.is_empty() || !verified.lost.is_empty() {
             exit = Exit::Damaged;
         }
         if args.place.json {
             let damaged = verified.damaged.iter().map(|(file, reason)| {
                 Json::object([("file", file.display().to_string().into()), ("reason", reason.as_str().into())])
             });
-            console.json(&Json::object([
+            console.say(Json::object([
                 ("store", id.to_string().into()),
                 ("runs", verified.runs.into()),
                 ("bytes", verified.bytes.into()),
                 ("damaged", damaged.collect::<Vec<Json>>().into()),
+                ("lost", spans_in_json(&verified.lost)),
             ]))?;
             continue;
         }
         let read = format!("{} with {}", count(verified.runs, "run", "runs"), bytes_for_people(verified.bytes));
         match verified.damaged.as_slice() {
-            [] => console.line(format!("{id}: {read}, no damage"))?,
+            [] if verified.lost.is_empty() => console.say(format!("{id}: {read}, no damage"))?,
+            [] => console.say(format!("{id}: {read}, none of them damaged, but files are missing:"))?,
             damaged => {
-                console.line(format!("{id}: {read}, {} damaged:", damaged.len()))?;
+                console.say(format!("{id}: {read}, {} damaged:", damaged.len()))?;
                 for (file, reason) in damaged {
                     let text = format!("  {}: {reason}", file.display());
-                    console.line(super::spelling::harmless(&text))?;
+                    console.say(super::spelling::harmless(&text))?;
                 }
             }
+        }
+        if !verified.lost.is_empty() {
+            console.say(format!("  versions that cannot be read: {}", spans(&verified.lost)))?;
         }
     }
     Ok(exit)

@@ -31,7 +31,8 @@ mod repair;
 mod simulation;
 mod standalone;
 
+pub use crate::store::VersionSpan;
 pub use options::MaintenanceOptions;
 pub use plan::{OpenCost, Plan, Planned, Task, Urgency};
-pub use repair::{Irreparable, Repaired, VersionSpan};
+pub use repair::{Irreparable, Repaired};
 pub use standalone::{Done, Maintenance};

@@ -36,6 +36,8 @@ const SMALLEST_SNAPSHOT_BYTES: u64 = 1 << 20;
 /// Between two snapshots lie at least so many versions, or more bytes than twice the state: each snapshot stays as long as the
 /// versions after it are retained.
 const SNAPSHOT_VERSIONS: u64 = 16;
+/// From so many claims and versions since the newest snapshot on, the next one does not wait for bytes.
+const MANY_CLAIMS: usize = 256;
 /// An announcement is worth it for so many files.
 pub(super) const RETIRED_FILES: usize = 16;
 
@@ -186,7 +188,9 @@ impl Seen<'_> {
         let at = self.catalog.head();
         let versions = at.version.0.saturating_sub(below.0);
         let is_far = versions >= SNAPSHOT_VERSIONS || delta_bytes >= worth.saturating_mul(2);
-        let is_due = delta_bytes >= worth && is_far;
+        // Claims stay as long as runs above them: a job that is started anew every few commits would gather them without end.
+        let has_many_claims = self.catalog.listing().forks.len() >= MANY_CLAIMS && versions >= MANY_CLAIMS as u64;
+        let is_due = (delta_bytes >= worth && is_far) || has_many_claims;
         let urgency = if delta_bytes >= worth.saturating_mul(4) { Urgency::Urgent } else { Urgency::Due };
         let files = self.base.len() + self.singles.len();
         is_due.then_some(Planned { task: Task::Snapshot { at }, urgency, bytes: all, files })

@@ -16,6 +16,9 @@ use crate::error::{ErrorKind, Result};
 use crate::store::{Caretaker, Core, Observer, RocksDbProvider, StoreOptions, Upkeep, UpkeepState, write_snapshot};
 use crate::version::IdSource;
 
+/// So many files more than versions are retained are worth a look at once.
+const MANY_FILES: usize = 64;
+
 impl RocksDbProvider {
     /// Opens the store called `id` in `checkpoint` at its newest version, and claims it.
     ///
@@ -51,8 +54,11 @@ impl RocksDbProvider {
             let core = provider.core();
             let caretaker: Arc<dyn Caretaker> = Arc::<Background>::clone(&background);
             core.caretaker.get_or_init(|| caretaker);
-            if !core.passed_over().is_empty() {
-                background.look_soon(core); // what had to be passed over is made anew before the next damage
+            let many = core.options.retained_versions().saturating_add(MANY_FILES);
+            if !core.passed_over().is_empty() || core.files_at_open > many {
+                // What had to be passed over is made anew before the next damage; and processes that end after a few commits
+                // each never come to a look of their own.
+                background.look_soon(core);
             }
         }
         Ok(provider)

@@ -14,27 +14,11 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use crate::catalog::{Catalog, RunName};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::{
-    MOST_ATTEMPTS, Prepared, StoreDirectory, is_about_the_file, is_about_the_listing, prepare_collapsed,
-    prepare_snapshot, verify,
+    MOST_ATTEMPTS, Prepared, StoreDirectory, VersionSpan, is_about_the_file, is_about_the_listing, prepare_collapsed,
+    prepare_snapshot, readable_and_lost, verify,
 };
-use crate::version::{Version, VersionId};
-
-/// Versions from one to another, both among them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VersionSpan {
-    /// The oldest.
-    pub first: Version,
-    /// The newest.
-    pub last: Version,
-}
-
-impl std::fmt::Display for VersionSpan {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.first == self.last { write!(f, "{}", self.first) } else { write!(f, "{} to {}", self.first, self.last) }
-    }
-}
 
 /// A damaged file that nothing is left to make anew from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,16 +53,22 @@ impl Repaired {
     /// An error where something is left that could not be repaired.
     ///
     /// # Errors
-    /// `Corrupt` with the first of the files; the text says which versions are lost, and which are not.
+    /// `Corrupt` with the first of the files, `Missing` where files are gone; the text says which versions are lost, and which are not.
     pub fn into_result(self) -> Result<Self> {
-        let Some(first) = self.irreparable.first() else { return Ok(self) };
+        if self.irreparable.is_empty() && self.lost.is_empty() {
+            return Ok(self);
+        }
         let spans = |spans: &[VersionSpan]| match spans {
             [] => "none".to_owned(),
             spans => spans.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         };
         let (lost, readable) = (spans(&self.lost), spans(&self.readable));
         let text = format!("not everything could be repaired: lost versions: {lost}; readable versions: {readable}");
-        Err(Error::corrupt(first.file.clone(), 0, "a file that its checksums fit", first.damage.clone()).context(text))
+        Err(match self.irreparable.first() {
+            Some(first) => Error::corrupt(&first.file, 0, "a file that its checksums fit", first.damage.clone()),
+            None => Error::new(ErrorKind::Missing { file: lost.into() }, "versions whose files are gone"),
+        }
+        .context(text))
     }
 }
 
@@ -121,35 +111,13 @@ pub(super) fn repair(
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let makeable: BTreeSet<VersionId> = catalog.versions_without(&damaged).into_iter().collect();
-        let (readable, lost): (Vec<VersionId>, Vec<VersionId>) =
-            retained(&catalog).partition(|version| makeable.contains(version));
-        (repaired.readable, repaired.lost) = (spans(&readable), spans(&lost));
+        (repaired.readable, repaired.lost) = readable_and_lost(&catalog, &damaged);
         if repaired.lost.is_empty() || attempt == MOST_ATTEMPTS {
             break;
         }
         catalog = directory.catalog()?; // a clean-up by somebody else may have overtaken that listing
     }
     Ok(repaired)
-}
-
-/// The versions that should be there: from the horizon, or from the first that any file leads to, up to the head.
-fn retained(catalog: &Catalog) -> impl Iterator<Item = VersionId> {
-    let known = catalog.listing().runs.iter().filter(|run| catalog.lineage().owns(run.to()));
-    let first = known.map(|run| run.to().version).filter(|version| *version >= catalog.horizon()).min();
-    let (first, last) = (first.unwrap_or(catalog.head().version), catalog.head().version);
-    (first.0..=last.0).filter_map(|version| catalog.at(Version(version))).filter(|id| *id != VersionId::ROOT)
-}
-
-fn spans(versions: &[VersionId]) -> Vec<VersionSpan> {
-    let mut spans: Vec<VersionSpan> = Vec::new(); // a few: damage is rare
-    for version in versions.iter().map(|id| id.version) {
-        match spans.last_mut().filter(|span| span.last.next() == version) {
-            Some(span) => span.last = version,
-            None => spans.push(VersionSpan { first: version, last: version }),
-        }
-    }
-    spans
 }
 
 /// Makes one run anew; `false` where nothing is left to make it from.

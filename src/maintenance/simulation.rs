@@ -245,6 +245,23 @@ fn what_is_rewritten_does_not_depend_on_the_size_of_the_state() {
     }
 }
 
+#[test]
+fn a_writer_that_is_started_anew_for_every_commit_leaves_a_bounded_number_of_claims() {
+    let mut paper = Paper::new(Workload { keys: 1_000_000, changed: 10, retain: 10 });
+    for number in 1..=5_000_u64 {
+        let base = paper.catalog().head();
+        paper.claim(base);
+        paper.commit();
+        if number % 16 == 0 {
+            paper.upkeep(Urgency::Due);
+        }
+    }
+    paper.upkeep(Urgency::Spare);
+    paper.check_retained();
+    assert!(paper.most_files < 700, "{}", paper.most_files);
+    assert!(paper.listing.forks.len() < 600, "{}", paper.listing.forks.len());
+}
+
 /// Writers that die and are taken over, that roll back, maintainers that act on what they saw long ago, and retirements that die
 /// half-way, two at a time.
 #[test]

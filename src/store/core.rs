@@ -32,6 +32,8 @@ pub(crate) struct Core {
     pub(crate) backend: Backend,
     pub(super) store: StoreNumber,
     uid: StoreUid,
+    /// How many runs and claims there were when it was opened.
+    pub(crate) files_at_open: usize,
     /// The store's id as people write it.
     name: Arc<str>,
     pub(crate) options: StoreOptions,
@@ -141,11 +143,14 @@ impl Core {
             sealed: None,
         };
         let name = Arc::from(directory.id().to_string());
+        let listing = claimed.catalog.listing();
+        let files_at_open = listing.runs.len() + listing.forks.len();
         Ok(Self {
             directory,
             backend: backend.clone(),
             store,
             uid: claimed.uid,
+            files_at_open,
             name,
             options,
             holder,

@@ -183,7 +183,11 @@ impl StoreDirectory {
             let mut files = Vec::new(); // one each
             for entry in entries {
                 // Whatever was cleaned up since the listing is left out.
-                let length = self.checkpoint.length(&format!("{dir}/{}", entry.name))?;
+                let length = match self.checkpoint.length(&format!("{dir}/{}", entry.name)) {
+                    // A name that none of ours can have; it is shown, and not asked for.
+                    Err(error) if matches!(error.kind(), ErrorKind::InvalidInput) => Some(0),
+                    length => length?,
+                };
                 files.extend(length.map(|bytes| (format!("{prefix}{}", entry.name), bytes)));
             }
             Ok(files)

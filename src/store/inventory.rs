@@ -1,6 +1,7 @@
 //! [`Inventory`]: which files a store has, and what reading and opening it touches.
 
 use super::directory::{STATE, StoreDirectory};
+use super::upkeep::{VersionSpan, lost};
 use crate::catalog::{Catalog, FORKS, FileName};
 use crate::checkpoint::Checkpoint;
 use crate::entry::{Name, StateStoreId};
@@ -62,6 +63,8 @@ pub struct Inventory {
     pub lag_deltas: u64,
     /// The bytes of those.
     pub lag_bytes: u64,
+    /// The retained versions that cannot be read, since files are missing; damage inside of files is not looked for.
+    pub lost: Vec<VersionSpan>,
 }
 
 pub(super) fn inventory(directory: &StoreDirectory, catalog: &Catalog) -> Result<Inventory> {
@@ -81,6 +84,7 @@ pub(super) fn inventory(directory: &StoreDirectory, catalog: &Catalog) -> Result
         files,
         runs: chain.as_ref().map_or(0, |chain| (chain.base.len() + chain.singles.len()) as u64),
         lag_deltas: singles.len() as u64,
+        lost: lost(directory, catalog, &[])?,
         lag_bytes: singles.iter().try_fold(0, |sum, run| Ok(sum + directory.length(run)?))?,
     })
 }
@@ -117,10 +121,13 @@ pub(super) fn stores(checkpoint: &dyn Checkpoint) -> Result<Vec<StateStoreId>> {
     }
     let mut stores: Vec<StateStoreId> = Vec::new(); // one each
     for path in paths {
-        let holds_files = |dir: &str| Ok(checkpoint.list(dir)?.iter().any(|entry| entry.kind == FileKind::File));
+        let holds = |dir: &str, is_ours: fn(&str) -> Option<FileName>| -> Result<bool> {
+            let mut files = checkpoint.list(dir)?.into_iter().filter(|entry| entry.kind == FileKind::File);
+            Ok(files.any(|entry| matches!(is_ours(&entry.name), Some(FileName::Run(_) | FileName::Fork(_)))))
+        };
         let dir = format!("{STATE}/{path}");
-        // What was opened once and given up leaves an empty directory.
-        if holds_files(&dir)? || holds_files(&format!("{dir}/{FORKS}"))? {
+        // What was opened once and given up leaves a directory with nothing in it, or with what others have put there.
+        if holds(&dir, FileName::parse)? || holds(&format!("{dir}/{FORKS}"), FileName::parse_fork)? {
             stores.extend(path.parse::<StateStoreId>());
         }
     }

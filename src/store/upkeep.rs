@@ -21,8 +21,53 @@ pub struct Verified {
     pub bytes: u64,
     /// The files that are damaged, each with what is wrong.
     pub damaged: Vec<(PathBuf, String)>,
-    /// The runs among them.
+    /// The retained versions that can no longer be read, by what is damaged or missing; ascending.
+    pub lost: Vec<VersionSpan>,
+    /// The runs among the damaged files.
     pub(crate) damaged_runs: Vec<(RunName, String)>,
+}
+
+/// Versions from one to another, both among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VersionSpan {
+    /// The oldest.
+    pub first: Version,
+    /// The newest.
+    pub last: Version,
+}
+
+impl std::fmt::Display for VersionSpan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.first == self.last { write!(f, "{}", self.first) } else { write!(f, "{} to {}", self.first, self.last) }
+    }
+}
+
+/// The retained versions, from the horizon or from the first that any file leads to, up to the head: those that can be made without the
+/// `damaged` runs, and those that are lost. In spans, since a number in a name may be anything.
+pub(crate) fn readable_and_lost(
+    catalog: &Catalog,
+    damaged: &BTreeSet<RunName>,
+) -> (Vec<VersionSpan>, Vec<VersionSpan>) {
+    let known = catalog.listing().runs.iter().filter(|run| catalog.lineage().owns(run.to()));
+    let first = known.map(|run| run.to().version).filter(|version| *version >= catalog.horizon()).min();
+    let head = catalog.head().version;
+    let mut next = first.unwrap_or(head).max(Version(1));
+    let (mut readable, mut lost) = (Vec::<VersionSpan>::new(), Vec::new()); // a few: damage is rare
+    let makeable = catalog.versions_without(damaged).into_iter().map(|id| id.version);
+    for version in makeable.filter(|version| *version >= next).collect::<BTreeSet<_>>() {
+        if next < version {
+            lost.push(VersionSpan { first: next, last: Version(version.0 - 1) });
+        }
+        match readable.last_mut().filter(|span| span.last.next() == version) {
+            Some(span) => span.last = version,
+            None => readable.push(VersionSpan { first: version, last: version }),
+        }
+        next = version.next();
+    }
+    if next <= head {
+        lost.push(VersionSpan { first: next, last: head });
+    }
+    (readable, lost)
 }
 
 /// What a retirement has deleted.
@@ -67,7 +112,25 @@ pub(crate) fn verify(directory: &StoreDirectory, observe: &mut dyn FnMut(u64) ->
             verified.damaged.push((directory.display_path(FileName::Fork(*epoch)), damage.clone()));
         }
     }
+    verified.lost = lost(directory, &catalog, &verified.damaged_runs)?;
     Ok(verified)
+}
+
+/// The versions that are lost; looks again where a clean-up by somebody else may have overtaken the listing.
+pub(super) fn lost(
+    directory: &StoreDirectory,
+    catalog: &Catalog,
+    damaged: &[(RunName, String)],
+) -> Result<Vec<VersionSpan>> {
+    let damaged: BTreeSet<RunName> = damaged.iter().map(|(name, _)| *name).collect();
+    let mut lost = readable_and_lost(catalog, &damaged).1;
+    for _ in 1..MOST_ATTEMPTS {
+        if lost.is_empty() {
+            break;
+        }
+        lost = readable_and_lost(&directory.catalog()?, &damaged).1;
+    }
+    Ok(lost)
 }
 
 /// Every run that ends at a version, or starts from it, names the one delta that made it. Runs are met in the order of the
@@ -124,6 +187,14 @@ pub(crate) fn retire(directory: &StoreDirectory, retained: Retained) -> Result<R
 fn retire_once(directory: &StoreDirectory, retained: Retained) -> Result<Retired> {
     let before = directory.catalog()?;
     if let Some(horizon) = before.next_horizon(retained.versions) {
+        // What is announced is given up for good: first of all see that the rest is there.
+        let mut listing = before.listing().clone();
+        listing.horizons.insert(horizon);
+        let after = Catalog::new(listing);
+        checked_plan(directory, &after, retained, BTreeSet::new())?;
+        for kept in [Some(after.head()), after.at(horizon)].into_iter().flatten() {
+            directory.open_chain(&after, kept)?;
+        }
         directory.announce(horizon, before.highest_epoch())?;
     }
     let catalog = directory.catalog()?;
