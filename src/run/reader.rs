@@ -202,8 +202,12 @@ impl Run {
     }
 
     /// Whether a get has to look into this run. Where its filter cannot be read, it has to, and meets the error.
+    /// Where every look at a filter reads it anew, it is not asked here.
     #[inline]
     pub(crate) fn may_hold(&self, probe: &Probe<'_>) -> bool {
+        if !self.source.is_mapped() {
+            return true;
+        }
         let Some(top) = IndexView::<StripePlace>::parse(&self.top).filter(|top| top.len() > 0) else { return false };
         let stripe = self.stripe(&top, top.find(probe.full_key));
         let filter = stripe.and_then(|stripe| self.filter(&stripe));

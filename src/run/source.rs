@@ -150,7 +150,7 @@ impl Source {
         self.pages_touched.load(Ordering::Relaxed)
     }
 
-    #[cfg(test)]
+    #[inline]
     pub(super) fn is_mapped(&self) -> bool {
         matches!(self.medium, Medium::Mapped { .. })
     }

@@ -22,8 +22,8 @@ pub(super) const TRAILER_BYTES: usize = 20;
 pub const MAX_RECORD_BYTES: usize = 256 << 20;
 /// Bytes between two entries of a seal's index, at least.
 pub(super) const INDEX_EVERY_BYTES: u64 = 64 << 10;
-const INDEX_ENTRY_BYTES: usize = 16;
-const SEAL_BYTES: usize = 60;
+pub(super) const INDEX_ENTRY_BYTES: usize = 16;
+pub(super) const SEAL_BYTES: usize = 60;
 
 /// What a segment says of itself in its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -278,7 +278,9 @@ impl Seal {
         };
         let count = reader.u32("index length")? as usize;
         let expected = count.saturating_mul(INDEX_ENTRY_BYTES).saturating_add(SEAL_BYTES);
-        if expected != bytes.len() || seal.first.plus(seal.records) != seal.last.next() {
+        let adds_up =
+            seal.first.0.checked_add(seal.records).is_some_and(|next| Some(next) == seal.last.0.checked_add(1));
+        if expected != bytes.len() || !adds_up {
             let found = format!("{} bytes, LSN {} to {}, {} records", bytes.len(), seal.first, seal.last, seal.records);
             return Err(Error::corrupt(file, offset, format!("a seal of {expected} bytes that adds up"), found));
         }

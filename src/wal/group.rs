@@ -108,6 +108,8 @@ struct State<S: Sink> {
     /// Why nothing is written any more.
     stopped: Option<Cause>,
     closed: bool,
+    /// Closing is over.
+    ended: bool,
     /// Threads that wait for the end of a batch, whose it may be.
     watching: usize,
     pace: Pace,
@@ -131,6 +133,8 @@ struct Batch<S: Sink> {
     records: Vec<S::Record<'static>>,
     bytes: u64,
     syncs: bool,
+    /// Whether what the sink holds back has to be written with it.
+    flushes: bool,
     /// Whether nobody else may join.
     alone: bool,
     ticket: Arc<Ticket<S::Placement>>,
@@ -156,6 +160,7 @@ impl<S: Sink> Group<S> {
             durable: done,
             stopped: None,
             closed: false,
+            ended: false,
             watching: 0,
             pace: Pace::default(),
         };
@@ -164,11 +169,21 @@ impl<S: Sink> Group<S> {
 
     /// Writes borrowed records if nobody else is writing; `None`, and nothing done, where the caller has to queue up.
     pub(super) fn try_alone(&self, records: &[S::Record<'_>], need: Need) -> Option<Result<Written<S::Placement>>> {
+        self.try_alone_before(records, need, false)
+    }
+
+    /// As [`try_alone`](Self::try_alone); one that is `hurried` does so even if others are likely to join.
+    pub(super) fn try_alone_before(
+        &self,
+        records: &[S::Record<'_>],
+        need: Need,
+        hurried: bool,
+    ) -> Option<Result<Written<S::Placement>>> {
         let mut state = self.lock();
         if let Err(error) = state.check() {
             return Some(Err(error));
         }
-        let others = need != Need::Written && state.pace.expected > 1;
+        let others = !hurried && need != Need::Written && state.pace.expected > 1;
         if others || !state.queue.is_empty() {
             return None;
         }
@@ -205,6 +220,7 @@ impl<S: Sink> Group<S> {
                 records: Vec::with_capacity(expected),
                 bytes: 0,
                 syncs: false,
+                flushes: false,
                 alone: need == Need::OwnSync,
                 ticket: Arc::new(Ticket::new()),
                 waiters: Vec::with_capacity(expected),
@@ -213,6 +229,7 @@ impl<S: Sink> Group<S> {
         let Some(batch) = state.queue.back_mut() else { return Err(Error::invalid("the queue lost a batch")) };
         let (place, before) = (batch.waiters.len(), batch.bytes);
         batch.syncs |= need != Need::Written;
+        batch.flushes |= count == 0 && need == Need::Written;
         for record in records {
             batch.bytes += S::bytes(&record);
             batch.records.push(record);
@@ -252,14 +269,18 @@ impl<S: Sink> Group<S> {
         state.watching -= 1;
     }
 
-    /// Refuses later writes, waits for those in the queue, and ends the sink. Again: does nothing.
+    /// Refuses later writes, waits for those in the queue, and ends the sink. Again: waits until that is done.
     pub(super) fn close(&self, end: impl FnOnce(&mut S) -> Result<()>) -> Result<()> {
         let mut state = self.lock();
-        if state.closed {
+        state.watching += 1;
+        if std::mem::replace(&mut state.closed, true) {
+            // Whoever closes next may give up what the log holds: not before it has ended.
+            while !state.ended {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.watching -= 1;
             return Ok(());
         }
-        state.closed = true;
-        state.watching += 1;
         while state.sink.is_none() || !state.queue.is_empty() {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -272,6 +293,7 @@ impl<S: Sink> Group<S> {
             state.durable = state.written;
         }
         state.sink = Some(sink);
+        state.ended = true;
         self.changed.notify_all();
         ended
     }
@@ -412,6 +434,10 @@ impl<S: Sink> Group<S> {
         let mut placement = S::Placement::default();
         if !records.is_empty() || !syncs {
             placement = sink.write(first, records).map_err(Step::Write)?;
+        }
+        // Somebody asked for what is held back, and must not be told before it is with the system.
+        if batch.is_some_and(|batch| batch.flushes) && (syncs || !records.is_empty()) {
+            sink.write(first, &[]).map_err(Step::Write)?;
         }
         if !syncs {
             return Ok(placement);

@@ -337,9 +337,10 @@ impl Inner {
     /// Writes the records where nobody else is writing; else waits until there is memory for them in the queue.
     fn write_or_reserve(&self, pending: &[Pending<'_>], need: Need, deadline: Duration) -> Result<Reserved> {
         let bytes: u64 = pending.iter().map(Pending::frame_bytes).sum();
+        let mut hurried = false;
         loop {
-            // Written alone, records need no memory; so the largest one gets its turn.
-            if let Some(written) = self.group.try_alone(pending, need) {
+            // Written alone, records need no memory: so the largest one gets its turn, once there was none for it.
+            if let Some(written) = self.group.try_alone_before(pending, need, hurried) {
                 return written.map(Reserved::Written);
             }
             let refused = match self.queue.part(bytes) {
@@ -350,7 +351,9 @@ impl Inner {
             if left.is_zero() {
                 return Err(refused.context("the log's queue stayed full until the deadline; nothing was written"));
             }
-            self.group.wait_for_change(left.min(MEMORY_LOOK));
+            if std::mem::replace(&mut hurried, true) {
+                self.group.wait_for_change(left.min(MEMORY_LOOK));
+            }
         }
     }
 

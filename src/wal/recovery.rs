@@ -72,7 +72,10 @@ pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode, progress: &mut dyn FnMu
     if let Some(place) = loss {
         match mode {
             RecoveryMode::Strict => return Err(found.problems.swap_remove(place).error),
-            RecoveryMode::PointInTime => next_lsn = end_at(shelf, &mut found, place, &mut report)?,
+            RecoveryMode::PointInTime => {
+                sweep(shelf, &found); // what an earlier attempt left half-written would be in the way
+                next_lsn = end_at(shelf, &mut found, place, &mut report)?;
+            }
             RecoveryMode::Salvage => {
                 report.damage =
                     found.problems.iter().filter(|problem| problem.verdict.is_loss()).map(describe).collect();

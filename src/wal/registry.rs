@@ -108,6 +108,8 @@ impl LogSettings {
     fn set(&mut self, setting: &str, value: &str) -> Result<()> {
         let options = &mut self.options;
         match setting {
+            // Whether a log is kept at all is for its owner to say; the word is known.
+            "enable" => drop(parse::<bool>(value)?),
             "class" => value.clone_into(&mut self.class),
             "rollingIntervalSecs" => options.rolling_interval = Duration::from_secs(parse(value)?),
             "segmentBytes" => options.segment_bytes = parse(value)?,

@@ -118,13 +118,18 @@ impl Replay {
     }
 
     fn begin_segment(&mut self) -> Result<bool> {
-        let Some(plan) = self.plans.pop_front() else { return Ok(false) };
-        let source = match &mut self.ahead {
-            Some(ahead) => {
+        let (plan, source) = loop {
+            let Some(plan) = self.plans.pop_front() else { return Ok(false) };
+            if let Some(ahead) = &mut self.ahead {
                 ahead.begin();
-                Source::Ahead
+                break (plan, Source::Ahead);
             }
-            None => Source::Own(plan.open(&self.shelf)?),
+            match plan.open(&self.shelf) {
+                Ok(reader) => break (plan, Source::Own(reader)),
+                // Cleaned since the reading began: its records were given up.
+                Err(error) if error.is_not_found() && self.shelf.get(plan.segment.header.segment).is_none() => {}
+                Err(error) => return Err(error),
+            }
         };
         self.expected = plan.start.0;
         self.clear();

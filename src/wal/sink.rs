@@ -155,9 +155,15 @@ impl Sink for SegmentSink {
                 Err(failed) => failed,
             };
             attempts -= 1;
+            if failed.stops {
+                // Records that were held back are lost: nothing may be sealed as if they were there.
+                self.stage.clear();
+                self.current = None;
+                return Err(failed);
+            }
             let is_full = matches!(failed.error.kind(), ErrorKind::DiskFull { .. });
             self.abandon(is_full)?;
-            if failed.stops || attempts == 0 || is_full {
+            if attempts == 0 || is_full {
                 return Err(failed);
             }
             tracing::warn!(error = %failed.error, "the log tries a batch in another segment");
@@ -465,16 +471,27 @@ pub(super) fn free_reserve(shelf: &Shelf) {
     }
 }
 
+/// Whether the file holds the room of a reserve, or is none because the disk was full.
+pub(super) fn is_reserve(disk: &dyn Disk, path: &std::path::Path) -> Result<bool> {
+    Ok(disk.stat(path)?.is_some_and(|stat| stat.length_bytes >= RESERVE_BYTES))
+}
+
 fn make_reserve(disk: &dyn Disk, path: &std::path::Path) -> bool {
-    let made = disk.create_new(path).and_then(|mut file| file.preallocate(RESERVE_BYTES));
-    match made {
-        Ok(()) => true,
-        Err(error) if error.is_already_exists() => true,
-        Err(error) => {
-            tracing::debug!(%error, "the log has no reserve for a full disk");
-            false
+    let make = || -> Result<bool> {
+        if disk.stat(path)?.is_some() {
+            if is_reserve(disk, path)? {
+                return Ok(true);
+            }
+            disk.remove(path)?; // what a full disk has left of it
         }
-    }
+        disk.create_new(path)?.preallocate(RESERVE_BYTES)?;
+        // A file system that reserves nothing leaves it empty: then there is none.
+        is_reserve(disk, path)
+    };
+    make().unwrap_or_else(|error| {
+        tracing::debug!(%error, "the log has no reserve for a full disk");
+        false
+    })
 }
 
 /// Appends the stage with the large payloads in their places.
@@ -499,6 +516,8 @@ impl Current {
     /// What readers and the seal need to know of records that were written from `start` on.
     fn take_down(&mut self, first: Lsn, records: &[Pending<'_>], start: u64) {
         let (mut at, mut lsn) = (start, first);
+        // Before their LSNs: whoever reads meanwhile takes the LSNs first, and the bytes for at least these.
+        self.segment.set_end(start + records.iter().map(Pending::frame_bytes).sum::<u64>());
         for record in records {
             if self.index.last().is_none_or(|(_, offset)| at - offset >= INDEX_EVERY_BYTES) {
                 self.index.push((lsn, at));
@@ -508,7 +527,6 @@ impl Current {
             lsn = lsn.next();
         }
         self.end = at;
-        self.segment.set_end(at);
     }
 
     fn write_seal(&mut self, durable: Lsn) -> Result<()> {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::chunk::{Bad, Chunk, ChunkReader, Stop};
 use super::contract::Progress;
 use super::format::{
-    FRAME_HEADER_BYTES, FrameHeader, FrameKind, INDEX_EVERY_BYTES, SEGMENT_HEADER_BYTES, Seal, SegmentHeader,
-    TRAILER_BYTES, decode_trailer,
+    FRAME_HEADER_BYTES, FrameHeader, FrameKind, INDEX_ENTRY_BYTES, INDEX_EVERY_BYTES, SEAL_BYTES, SEGMENT_HEADER_BYTES,
+    Seal, SegmentHeader, TRAILER_BYTES, decode_trailer,
 };
 use super::name::{SegmentName, Side};
 use super::planted::Planted;
@@ -121,21 +121,27 @@ pub(super) fn survey(
     }
     let total_bytes = survey.found.iter().map(|found| found.file_bytes).sum();
     let mut done = Progress { total_bytes, ..Progress::default() };
-    for (place, opened) in headers.iter().enumerate() {
-        let Some((file, header)) = opened else { continue };
+    for (place, header) in headers.iter().enumerate() {
+        let Some(header) = header else { continue };
         // What a later segment has from its first LSN on is void here.
         let next = headers.get(place + 1..).unwrap_or_default().iter().flatten().next();
-        let until = next.map_or(Lsn(u64::MAX), |(_, next)| next.first);
-        let durable = next.map_or(watermark, |(_, next)| next.durable);
+        let until = next.map_or(Lsn(u64::MAX), |next| next.first);
+        let durable = next.map_or(watermark, |next| next.durable);
         let Some(found) = survey.found.get_mut(place) else { continue };
         let proof = Proof { until, durable, depth, planted };
-        let content = look(file, &found.path, header, &proof)?;
+        // Opened again, one at a time: there may be more segments than a process may have files.
+        let file = match disk.open(&found.path) {
+            Err(error) if error.is_not_found() => continue, // cleaned since, beside a reader
+            opened => opened?,
+        };
+        let mut content = look(&file, &found.path, header, &proof)?;
+        content.seal.index = Vec::new(); // nobody asks for it, and there may be many
         survey.durable = survey.durable.max(header.durable).max(content.seal.durable).max(content.later.durable);
         if content.is_sealed && place + 1 < headers.len() {
             survey.durable = survey.durable.max(content.seal.last.min(until.previous()));
         }
         done.done_bytes += found.file_bytes;
-        done.records += content.seal.records;
+        done.records = done.records.saturating_add(content.seal.records);
         found.content = Some(content);
         progress(done);
     }
@@ -143,6 +149,9 @@ pub(super) fn survey(
     survey.judge();
     Ok(Some(survey))
 }
+
+/// So many segments has no log; a name that says so was made by somebody else, and counting on from it would overflow.
+const MOST_SEGMENTS: u64 = 1 << 62;
 
 fn list(disk: &dyn Disk, dir: &Path) -> Result<Survey> {
     let mut survey = Survey::default();
@@ -152,7 +161,7 @@ fn list(disk: &dyn Disk, dir: &Path) -> Result<Survey> {
     let mut horizons = Vec::new();
     for entry in &entries {
         let path = dir.join(&entry.name);
-        survey.has_reserve |= entry.name == super::name::RESERVE;
+        survey.has_reserve |= entry.name == super::name::RESERVE && super::sink::is_reserve(disk, &path)?;
         if entry.name == super::watermark::WATERMARK {
             survey.watermark = Some(path);
             continue;
@@ -175,6 +184,13 @@ fn list(disk: &dyn Disk, dir: &Path) -> Result<Survey> {
         };
         survey.highest = survey.highest.max(number);
     }
+    if survey.highest >= MOST_SEGMENTS {
+        let kind = ErrorKind::Foreign { path: dir.to_path_buf() };
+        return Err(Error::new(
+            kind,
+            format!("a file there has the number {}, which no log of ours reaches", survey.highest),
+        ));
+    }
     horizons.sort();
     if let Some((number, _)) = horizons.pop() {
         survey.horizon = number;
@@ -196,8 +212,6 @@ fn list(disk: &dyn Disk, dir: &Path) -> Result<Survey> {
     Ok(survey)
 }
 
-type Opened = (Arc<dyn ReadFile>, SegmentHeader);
-
 impl Survey {
     /// The LSN that the next record gets: above everything that may be somebody's, but for what recovery cuts off.
     pub(super) fn next_lsn(&self) -> Lsn {
@@ -211,7 +225,7 @@ impl Survey {
         highest.next()
     }
 
-    fn read_header(&mut self, disk: &dyn Disk, place: usize) -> Result<Option<Opened>> {
+    fn read_header(&mut self, disk: &dyn Disk, place: usize) -> Result<Option<SegmentHeader>> {
         let Some(found) = self.found.get(place) else { return Ok(None) };
         let file = disk.open(&found.path)?;
         let mut bytes = vec![0; SEGMENT_HEADER_BYTES.min(usize::try_from(file.len()).unwrap_or(usize::MAX))];
@@ -227,7 +241,7 @@ impl Survey {
         match header {
             Ok(header) => {
                 self.log = Some(header.log);
-                Ok(Some((file, header)))
+                Ok(Some(header))
             }
             Err(error) => {
                 let (segment, path) = (found.name.segment, found.path.clone());
@@ -293,7 +307,10 @@ pub(super) fn read_seal(file: &dyn ReadFile, path: &Path, header: &SegmentHeader
     file.read_exact_at(&mut trailer, trailer_at)?;
     let Some(offset) = decode_trailer(trailer, header.salt) else { return Ok(None) };
     let size = trailer_at.checked_sub(offset).and_then(|bytes| usize::try_from(bytes).ok());
-    let Some(size) = size.filter(|size| *size >= FRAME_HEADER_BYTES) else { return Ok(None) };
+    // As large as the index of so many bytes can be, and no larger: the trailer is not believed any further.
+    let most = (offset / INDEX_EVERY_BYTES).saturating_add(2).saturating_mul(INDEX_ENTRY_BYTES as u64);
+    let most = usize::try_from(most).unwrap_or(usize::MAX).saturating_add(FRAME_HEADER_BYTES + SEAL_BYTES);
+    let Some(size) = size.filter(|size| (FRAME_HEADER_BYTES..=most).contains(size)) else { return Ok(None) };
     let mut bytes = Vec::new();
     file.read_new_at(&mut bytes, size, offset)?;
     let Some((frame, payload)) = bytes.split_first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(None) };
