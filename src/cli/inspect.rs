@@ -170,13 +170,13 @@ fn in_json(id: &StateStoreId, inventory: &Inventory, with_files: bool) -> Json {
         ("newest", inventory.newest.0.into()),
         ("epoch", inventory.epoch.0.into()),
         ("versions", inventory.versions.into()),
-        ("lost", super::maintain::spans_in_json(&inventory.lost)),
         ("files", (inventory.files.len() as u64).into()),
         ("bytes", inventory.files.iter().map(|file| file.bytes).sum::<u64>().into()),
         ("by_role", Json::Object(roles.collect())),
         ("lag_commits", inventory.lag_deltas.into()),
         ("lag_bytes", inventory.lag_bytes.into()),
         ("runs", inventory.runs.into()),
+        ("lost", super::maintain::spans_in_json(&inventory.lost)),
     ];
     if with_files {
         let files = inventory.files.iter().map(|file| {

@@ -185,16 +185,13 @@ pub(crate) fn retire(directory: &StoreDirectory, retained: Retained) -> Result<R
 }
 
 fn retire_once(directory: &StoreDirectory, retained: Retained) -> Result<Retired> {
+    let seen = directory.catalog()?;
+    let horizon = seen.next_horizon(retained.versions);
+    if let Some(horizon) = horizon {
+        check_what_stays(directory, &seen, horizon, retained)?;
+    }
     let before = directory.catalog()?;
-    if let Some(horizon) = before.next_horizon(retained.versions) {
-        // What is announced is given up for good: first of all see that the rest is there.
-        let mut listing = before.listing().clone();
-        listing.horizons.insert(horizon);
-        let after = Catalog::new(listing);
-        checked_plan(directory, &after, retained, BTreeSet::new())?;
-        for kept in [Some(after.head()), after.at(horizon)].into_iter().flatten() {
-            directory.open_chain(&after, kept)?;
-        }
+    if let Some(horizon) = horizon {
         directory.announce(horizon, before.highest_epoch())?;
     }
     let catalog = directory.catalog()?;
@@ -220,6 +217,19 @@ fn retire_once(directory: &StoreDirectory, retained: Retained) -> Result<Retired
         retired.deleted.push((directory.display_path(deletion.file), deletion.reason.to_string()));
     }
     Ok(retired)
+}
+
+/// What is announced is given up for good: before that, the newest version and the one at the horizon have to be there, so that damage does not
+/// cost the versions from which it might be mended.
+fn check_what_stays(directory: &StoreDirectory, seen: &Catalog, horizon: Version, retained: Retained) -> Result<()> {
+    let mut listing = seen.listing().clone();
+    listing.horizons.insert(horizon);
+    let after = Catalog::new(listing);
+    checked_plan(directory, &after, retained, BTreeSet::new())?;
+    [Some(after.head()), after.at(horizon)]
+        .into_iter()
+        .flatten()
+        .try_for_each(|kept| directory.open_chain(&after, kept).map(|_| ()))
 }
 
 impl Core {
