@@ -112,6 +112,18 @@ impl Catalog {
         steps.iter().map(|step| step.run.to()).filter(|id| id.version >= horizon).collect() // as many as are retained
     }
 
+    /// Whether a run of the lineage overlaps `(from, to]` in part. One more run over these versions would keep both, and all their parts, on
+    /// the disk for long.
+    pub(crate) fn overlaps_in_part(&self, from: Version, to: Version) -> bool {
+        let is_ragged = |run: &RunName| {
+            let (low, high) = (run.from(), run.to().version);
+            let apart = high <= from || to <= low;
+            let nested = (low <= from && to <= high) || (from <= low && high <= to);
+            !apart && !nested && self.lineage.owns(run.to())
+        };
+        self.listing.runs.iter().any(is_ragged)
+    }
+
     /// The runs that lead to `at`, the narrowest first.
     pub(crate) fn leading_to(&self, at: VersionId) -> Vec<RunName> {
         let from_lowest = self.listing.runs.range(RunName::lowest(at)..).copied();

@@ -111,7 +111,7 @@ impl Background {
 
     /// Does the most urgent thing, and asks for another turn if more is left.
     fn turn(&self, core: &Arc<Core>) {
-        self.attempt("the base", || core.bound_base());
+        self.attempt("the base", || core.merge_base()); // the plan sees to what an open replays
         // After a failure the next commit asks again.
         let Some(Planned { task, .. }) = self.look(core) else { return };
         let observe = |bytes: u64| self.while_writing(core, bytes);
@@ -137,7 +137,9 @@ impl Background {
     /// The most urgent task that is worth a turn.
     fn look(&self, core: &Core) -> Option<Planned> {
         let lengths = |run: &RunName| core.directory.length(run);
-        let looked = || core.directory.at_a_listing(|catalog| plan(catalog, &lengths, &self.options));
+        // Before the listing: what is folded meanwhile lies above it.
+        let options = MaintenanceOptions { collapse_up_to: core.folded_to(), ..self.options.clone() };
+        let looked = || core.directory.at_a_listing(|catalog| plan(catalog, &lengths, &options));
         let plan = self.attempt("planning", looked)?;
         let now = self.clock.elapsed();
         let mut state = self.state();

@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use crate::error::{Error, Result};
 use crate::run::Access;
 use crate::store::StoreOptions;
+use crate::version::Version;
 
 /// Options of a store's maintenance.
 #[derive(Debug, Clone)]
@@ -13,6 +14,8 @@ pub struct MaintenanceOptions {
     pub(super) retain_changes: Option<u64>,
     pub(super) pace: Option<NonZeroU64>,
     pub(super) access: Access,
+    /// Above this version nothing is collapsed: folding is at work there.
+    pub(super) collapse_up_to: Version,
 }
 
 impl Default for MaintenanceOptions {
@@ -28,6 +31,7 @@ impl From<&StoreOptions> for MaintenanceOptions {
             retain_changes: options.retained_changes_if_set(),
             pace: options.pace(),
             access: options.run_access(),
+            collapse_up_to: Version(u64::MAX),
         }
     }
 }

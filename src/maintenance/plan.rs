@@ -141,7 +141,9 @@ pub(super) fn plan(catalog: &Catalog, lengths: Lengths<'_>, options: &Maintenanc
     let base = chain.base.iter().map(sized).collect::<Result<Vec<_>>>()?; // one chain
     let singles = chain.singles.iter().map(sized).collect::<Result<Vec<_>>>()?; // one chain
     let oldest = oldest_retained(catalog, options.retain_versions);
-    let view = Seen { catalog, lengths, base: &base, singles: &singles, oldest };
+    let up_to = singles.partition_point(|(run, _)| run.to().version <= options.collapse_up_to);
+    let settled = singles.get(..up_to).unwrap_or_default();
+    let view = Seen { catalog, lengths, base: &base, singles: &singles, settled, oldest };
     let mut tasks: Vec<Planned> =
         [view.snapshot(), view.collapse_settled(), view.collapse_top(), view.merge()].into_iter().flatten().collect(); // at most one of each kind
     tasks.extend(view.retire(options)?);
@@ -173,6 +175,8 @@ struct Seen<'c> {
     lengths: Lengths<'c>,
     base: &'c [(RunName, u64)],
     singles: &'c [(RunName, u64)],
+    /// Those of them that may be collapsed.
+    settled: &'c [(RunName, u64)],
     oldest: Version,
 }
 
@@ -198,15 +202,21 @@ impl Seen<'_> {
 
     /// Single deltas that only lead to the oldest retained version.
     fn collapse_settled(&self) -> Option<Planned> {
-        let settled = self.singles.partition_point(|(run, _)| run.to().version <= self.oldest);
-        let settled = self.singles.get(..settled)?;
-        self.collapse(settled, SETTLED_SINGLES, Urgency::Due)
+        let settled = self.settled.partition_point(|(run, _)| run.to().version <= self.oldest);
+        let settled = self.settled.get(..settled)?;
+        let urgency = if self.singles.len() >= URGENT_SINGLES { Urgency::Urgent } else { Urgency::Due };
+        self.collapse(settled, SETTLED_SINGLES, urgency)
     }
 
     /// All single deltas on top, where an open would have to map very many.
     fn collapse_top(&self) -> Option<Planned> {
+        // What no retained version needs goes first, and by itself: within one run with what is retained, all its parts would stay.
+        let settled = self.settled.partition_point(|(run, _)| run.to().version <= self.oldest);
+        if settled >= SETTLED_SINGLES {
+            return None;
+        }
         let urgency = if self.singles.len() >= URGENT_SINGLES { Urgency::Urgent } else { Urgency::Due };
-        self.collapse(self.singles, MOST_SINGLES, urgency)
+        self.collapse(self.settled, MOST_SINGLES, urgency)
     }
 
     fn merge(&self) -> Option<Planned> {
@@ -223,14 +233,7 @@ impl Seen<'_> {
     fn collapse(&self, runs: &[(RunName, u64)], enough: usize, urgency: Urgency) -> Option<Planned> {
         let ((first, _), (last, _)) = (runs.first()?, runs.last()?);
         let (from, to) = (first.from(), last.to());
-        // A run that overlaps another one in part would keep both of them, and all their parts, on the disk for long.
-        let is_ragged = |run: &RunName| {
-            let (low, high) = (run.from(), run.to().version);
-            let apart = high <= from || to.version <= low;
-            let nested = (low <= from && to.version <= high) || (from <= low && high <= to.version);
-            !apart && !nested && self.catalog.lineage().owns(run.to())
-        };
-        if runs.len() < enough || self.catalog.listing().runs.iter().any(is_ragged) {
+        if runs.len() < enough || self.catalog.overlaps_in_part(from, to.version) {
             return None;
         }
         Some(Planned { task: Task::Collapse { from, to }, urgency, bytes: bytes_of(runs), files: runs.len() })

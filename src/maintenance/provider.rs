@@ -1,7 +1,7 @@
 //! A provider, with somebody who looks after its store: opening one, and its own maintenance.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use super::background::Background;
 use super::options::MaintenanceOptions;
@@ -70,6 +70,7 @@ impl RocksDbProvider {
     /// As [`Maintenance::plan`](super::Maintenance::plan).
     pub fn plan(&self) -> Result<Plan> {
         let options = MaintenanceOptions::from(&self.core().options);
+        let options = MaintenanceOptions { collapse_up_to: self.core().folded_to(), ..options };
         let directory = &self.core().directory;
         directory.at_a_listing(|catalog| plan(catalog, &|run| directory.length(run), &options))
     }
@@ -82,7 +83,9 @@ impl RocksDbProvider {
     pub fn maintain(&self, observe: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<Vec<Done>> {
         let core = self.core();
         let options = MaintenanceOptions::from(&core.options);
-        core.bound_base()?;
+        // Not beside the background: two that collapse by what each has seen may make runs that overlap in part.
+        let _turn = core.upkeep_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        core.merge_base()?;
         until_nothing_is_left(Urgency::Spare, || self.plan(), |task| act(core, &options, task, observe))
     }
 

@@ -361,6 +361,13 @@ impl Core {
         }
     }
 
+    /// The version that the tail lies on: what is above it is being folded, and may join the base as runs that begin there.
+    pub(crate) fn folded_to(&self) -> Version {
+        let state = self.state();
+        let lowest = state.layers.sources.iter().filter_map(Source::waiting).next_back();
+        lowest.map_or(state.layers.mark.at.version, |run| run.header().from)
+    }
+
     /// How many runs and generations a read may touch.
     pub(crate) fn sources(&self) -> usize {
         self.state().layers.sources.len()

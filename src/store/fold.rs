@@ -148,6 +148,12 @@ impl Core {
             let layers = Arc::clone(&self.state().layers);
             let Some(runs) = layers.next_merge() else { return Ok(()) };
             drop(layers);
+            // What maintenance has collapsed on the disk need not be what is read here.
+            if let ([newest, ..], Some(oldest)) = (runs.as_slice(), runs.last())
+                && self.directory.catalog()?.overlaps_in_part(oldest.header().from, newest.header().to)
+            {
+                return Ok(());
+            }
             let Some(name) = collapse(&self.directory, &runs, &|_| self.go_on())? else { return Ok(()) };
             let merged = self.directory.open_run(&name)?;
             let _moving = self.moving();
