@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::primitives::{Condvar, Mutex, MutexGuard, PATIENCE, Thread, current, park, park_timeout, yield_now};
 use super::record::Lsn;
+pub(super) use super::ticket::{Attempt, Failed};
 use super::ticket::{Cause, Outcome, Ticket};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -42,29 +43,6 @@ pub(super) trait Sink: Send {
     /// Makes everything written durable. `records` are those written last, in case they have to be written once more; then the answer
     /// says where.
     fn sync(&mut self, first: Lsn, records: &[Self::Record<'_>]) -> Attempt<Option<Self::Placement>>;
-}
-
-/// What came of a step of a batch.
-pub(super) type Attempt<T> = std::result::Result<T, Failed>;
-
-/// Why a batch failed.
-#[derive(Debug)]
-pub(super) struct Failed {
-    pub(super) error: Error,
-    /// Whether nothing may be written any more.
-    pub(super) stops: bool,
-}
-
-impl Failed {
-    /// The writers get the error, and the log goes on.
-    pub(super) fn once(error: Error) -> Self {
-        Self { error, stops: false }
-    }
-
-    /// The log is of no more use.
-    pub(super) fn for_good(error: Error) -> Self {
-        Self { error, stops: true }
-    }
 }
 
 /// What a writer waits for.

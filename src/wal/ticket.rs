@@ -61,6 +61,29 @@ impl<P: Clone> TicketState<P> {
     }
 }
 
+/// What came of a step of a batch.
+pub(super) type Attempt<T> = std::result::Result<T, Failed>;
+
+/// Why a batch failed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) error: Error,
+    /// Whether nothing may be written any more.
+    pub(super) stops: bool,
+}
+
+impl Failed {
+    /// The writers get the error, and the log goes on.
+    pub(super) fn once(error: Error) -> Self {
+        Self { error, stops: false }
+    }
+
+    /// The log is of no more use.
+    pub(super) fn for_good(error: Error) -> Self {
+        Self { error, stops: true }
+    }
+}
+
 /// An error that any number of writers get.
 #[derive(Clone)]
 pub(super) struct Cause {
