@@ -27,6 +27,13 @@ impl Catalog {
         Self { listing, head, lineage, steps }
     }
 
+    /// As it would be once the versions below `horizon` are given up.
+    pub(crate) fn giving_up(&self, horizon: Option<Version>) -> Self {
+        let mut listing = self.listing.clone();
+        listing.horizons.extend(horizon);
+        Self::new(listing)
+    }
+
     /// The listing.
     pub(crate) fn listing(&self) -> &Listing {
         &self.listing

@@ -142,8 +142,8 @@ pub(super) fn plan(catalog: &Catalog, lengths: Lengths<'_>, options: &Maintenanc
     let singles = chain.singles.iter().map(sized).collect::<Result<Vec<_>>>()?; // one chain
     let oldest = oldest_retained(catalog, options.retain_versions);
     let up_to = singles.partition_point(|(run, _)| run.to().version <= options.collapse_up_to);
-    let settled = singles.get(..up_to).unwrap_or_default();
-    let view = Seen { catalog, lengths, base: &base, singles: &singles, settled, oldest };
+    let folded = singles.get(..up_to).unwrap_or_default();
+    let view = Seen { catalog, lengths, base: &base, singles: &singles, folded, oldest };
     let mut tasks: Vec<Planned> =
         [view.snapshot(), view.collapse_settled(), view.collapse_top(), view.merge()].into_iter().flatten().collect(); // at most one of each kind
     tasks.extend(view.retire(options)?);
@@ -176,7 +176,7 @@ struct Seen<'c> {
     base: &'c [(RunName, u64)],
     singles: &'c [(RunName, u64)],
     /// Those of them that may be collapsed.
-    settled: &'c [(RunName, u64)],
+    folded: &'c [(RunName, u64)],
     oldest: Version,
 }
 
@@ -202,21 +202,26 @@ impl Seen<'_> {
 
     /// Single deltas that only lead to the oldest retained version.
     fn collapse_settled(&self) -> Option<Planned> {
-        let settled = self.settled.partition_point(|(run, _)| run.to().version <= self.oldest);
-        let settled = self.settled.get(..settled)?;
-        let urgency = if self.singles.len() >= URGENT_SINGLES { Urgency::Urgent } else { Urgency::Due };
-        self.collapse(settled, SETTLED_SINGLES, urgency)
+        self.collapse(self.settled(), SETTLED_SINGLES, self.urgency())
     }
 
     /// All single deltas on top, where an open would have to map very many.
     fn collapse_top(&self) -> Option<Planned> {
         // What no retained version needs goes first, and by itself: within one run with what is retained, all its parts would stay.
-        let settled = self.settled.partition_point(|(run, _)| run.to().version <= self.oldest);
-        if settled >= SETTLED_SINGLES {
+        if self.settled().len() >= SETTLED_SINGLES {
             return None;
         }
-        let urgency = if self.singles.len() >= URGENT_SINGLES { Urgency::Urgent } else { Urgency::Due };
-        self.collapse(self.settled, MOST_SINGLES, urgency)
+        self.collapse(self.folded, MOST_SINGLES, self.urgency())
+    }
+
+    /// Those that only lead to the oldest retained version.
+    fn settled(&self) -> &[(RunName, u64)] {
+        let count = self.folded.partition_point(|(run, _)| run.to().version <= self.oldest);
+        self.folded.get(..count).unwrap_or_default()
+    }
+
+    fn urgency(&self) -> Urgency {
+        if self.singles.len() >= URGENT_SINGLES { Urgency::Urgent } else { Urgency::Due }
     }
 
     fn merge(&self) -> Option<Planned> {
@@ -240,9 +245,7 @@ impl Seen<'_> {
     }
 
     fn retire(&self, options: &MaintenanceOptions) -> Result<Option<Planned>> {
-        let mut listing = self.catalog.listing().clone();
-        listing.horizons.insert(self.oldest);
-        let after = Catalog::new(listing);
+        let after = self.catalog.giving_up(Some(self.oldest));
         let sparing = Sparing { changes: options.retained_changes(), ..Sparing::default() };
         let delete = after.retire(&sparing)?.delete;
         let mut runs = delete.iter().filter_map(|deletion| deletion.file.run());

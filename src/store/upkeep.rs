@@ -187,13 +187,15 @@ pub(crate) fn retire(directory: &StoreDirectory, retained: Retained) -> Result<R
 fn retire_once(directory: &StoreDirectory, retained: Retained) -> Result<Retired> {
     let seen = directory.catalog()?;
     let horizon = seen.next_horizon(retained.versions);
-    if let Some(horizon) = horizon {
-        check_what_stays(directory, &seen, horizon, retained)?;
-    }
-    let before = directory.catalog()?;
-    if let Some(horizon) = horizon {
-        directory.announce(horizon, before.highest_epoch())?;
-    }
+    let before = match horizon {
+        None => seen,
+        Some(horizon) => {
+            check_what_stays(directory, &seen, horizon, retained)?;
+            let before = directory.catalog()?; // that took a while, and what goes meanwhile makes the clean-up cautious
+            directory.announce(horizon, before.highest_epoch())?;
+            before
+        }
+    };
     let catalog = directory.catalog()?;
     if catalog.head().epoch < before.head().epoch {
         // Heads only move on to higher epochs: the listing was overtaken by another retirement.
@@ -222,9 +224,7 @@ fn retire_once(directory: &StoreDirectory, retained: Retained) -> Result<Retired
 /// What is announced is given up for good: before that, the newest version and the one at the horizon have to be there, so that damage does not
 /// cost the versions from which it might be mended.
 fn check_what_stays(directory: &StoreDirectory, seen: &Catalog, horizon: Version, retained: Retained) -> Result<()> {
-    let mut listing = seen.listing().clone();
-    listing.horizons.insert(horizon);
-    let after = Catalog::new(listing);
+    let after = seen.giving_up(Some(horizon));
     checked_plan(directory, &after, retained, BTreeSet::new())?;
     [Some(after.head()), after.at(horizon)]
         .into_iter()
@@ -251,9 +251,7 @@ impl Core {
 /// As [`retire`].
 pub(crate) fn retirable(directory: &StoreDirectory, retained: Retained) -> Result<Retired> {
     let (catalog, plan) = directory.at_a_listing(|before| {
-        let mut listing = before.listing().clone();
-        listing.horizons.extend(before.next_horizon(retained.versions));
-        let catalog = Catalog::new(listing);
+        let catalog = before.giving_up(before.next_horizon(retained.versions));
         let plan = checked_plan(directory, &catalog, retained, BTreeSet::new())?;
         Ok((catalog, plan))
     })?;
