@@ -144,8 +144,12 @@ pub(super) fn plan(catalog: &Catalog, lengths: Lengths<'_>, options: &Maintenanc
     let up_to = singles.partition_point(|(run, _)| run.to().version <= options.collapse_up_to);
     let folded = singles.get(..up_to).unwrap_or_default();
     let view = Seen { catalog, lengths, base: &base, singles: &singles, folded, oldest };
+    let settled = view.settled(options.collapse_up_to)?;
     let mut tasks: Vec<Planned> =
-        [view.snapshot(), view.collapse_settled(), view.collapse_top(), view.merge()].into_iter().flatten().collect(); // at most one of each kind
+        [view.snapshot(), view.collapse_settled(&settled), view.collapse_top(&settled), view.merge()]
+            .into_iter()
+            .flatten()
+            .collect(); // at most one of each kind
     tasks.extend(view.retire(options)?);
     tasks.sort_by_key(|planned| std::cmp::Reverse(planned.urgency));
     let open = OpenCost {
@@ -201,23 +205,26 @@ impl Seen<'_> {
     }
 
     /// Single deltas that only lead to the oldest retained version.
-    fn collapse_settled(&self) -> Option<Planned> {
-        self.collapse(self.settled(), SETTLED_SINGLES, self.urgency())
+    fn collapse_settled(&self, settled: &[(RunName, u64)]) -> Option<Planned> {
+        self.collapse(settled, SETTLED_SINGLES, self.urgency())
     }
 
     /// All single deltas on top, where an open would have to map very many.
-    fn collapse_top(&self) -> Option<Planned> {
+    fn collapse_top(&self, settled: &[(RunName, u64)]) -> Option<Planned> {
         // What no retained version needs goes first, and by itself: within one run with what is retained, all its parts would stay.
-        if self.settled().len() >= SETTLED_SINGLES {
+        if settled.len() >= SETTLED_SINGLES {
             return None;
         }
         self.collapse(self.folded, MOST_SINGLES, self.urgency())
     }
 
-    /// Those that only lead to the oldest retained version.
-    fn settled(&self) -> &[(RunName, u64)] {
-        let count = self.folded.partition_point(|(run, _)| run.to().version <= self.oldest);
-        self.folded.get(..count).unwrap_or_default()
+    /// The single deltas that only lead to the oldest retained version. They are those of its own chain: a run that reaches
+    /// across it, into what is retained, is of no use to it, and lets none of them go.
+    fn settled(&self, up_to: Version) -> Result<Vec<(RunName, u64)>> {
+        let Some(oldest) = self.catalog.at(self.oldest) else { return Ok(Vec::new()) };
+        let singles = self.catalog.chain(oldest, &BTreeSet::new())?.singles;
+        let folded = singles.iter().take_while(|run| run.to().version <= up_to);
+        folded.map(|run| Ok((*run, (self.lengths)(run)?))).collect() // one chain
     }
 
     fn urgency(&self) -> Urgency {
