@@ -143,6 +143,9 @@ pub enum ErrorKind {
     Engine,
 }
 
+/// The system's number for a medium that fails.
+const EIO: i32 = 5;
+
 /// What the caller should do about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
@@ -246,6 +249,18 @@ impl Error {
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self.kind(), ErrorKind::NotFound { .. })
+    }
+
+    /// Whether the error says that the medium does not give back what was written to it: a bad sector, say.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        let is_io = matches!(self.kind(), ErrorKind::Io { .. });
+        let source = self.inner.source.as_ref().and_then(|source| source.downcast_ref::<std::io::Error>());
+        // A simulated disk has no numbers.
+        is_io
+            && source.is_some_and(|source| {
+                source.raw_os_error().map_or(source.kind() == std::io::ErrorKind::Other, |number| number == EIO)
+            })
     }
 
     /// Whether the error says that the name was already taken.

@@ -93,6 +93,8 @@ pub(crate) enum Reason {
     Subsumed,
     /// Its writer has been overtaken before it published.
     Stale,
+    /// Its writer has ended before it published.
+    Unfinished,
 }
 
 impl fmt::Display for Reason {
@@ -102,11 +104,18 @@ impl fmt::Display for Reason {
             Self::Retired => "only versions that were given up need it",
             Self::Subsumed => "a wider run does its work",
             Self::Stale => "its writer was overtaken before it was published",
+            Self::Unfinished => "its writer ended before it was published",
         })
     }
 }
 
 impl Catalog {
+    /// The temporaries that were begun under the newest claim: their writers are at work, or were killed, which the names do not tell.
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = Deletion> {
+        let begun = self.listing().temporaries.iter().filter(|temporary| temporary.epoch >= self.highest_epoch());
+        begun.map(|temporary| Deletion { file: Doomed::Temporary(*temporary), reason: Reason::Unfinished })
+    }
+
     /// The horizon to announce so that the newest `retain` readable versions (at least the head) stay; `None` where the
     /// one that is already announced says as much.
     pub(crate) fn next_horizon(&self, retain: usize) -> Option<Version> {

@@ -54,6 +54,24 @@ pub trait Checkpoint: Send + Sync + Debug + 'static {
     /// `NotFound` where there is none.
     fn delete(&self, path: &str) -> Result<()>;
 
+    /// Whether the temporary file at `path` was left by a writer that is gone. `false` where that cannot be known.
+    ///
+    /// # Errors
+    /// What the medium reports, besides absence.
+    fn is_abandoned(&self, path: &str) -> Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
+
+    /// Deletes the temporary file at `path` if its writer is gone, and says whether it was. A writer that is at work keeps its file.
+    ///
+    /// # Errors
+    /// What the medium reports, besides absence.
+    fn delete_abandoned(&self, path: &str) -> Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
+
     /// Makes durable what a listing of `dir` showed. Whoever published it may have died before its own sync, so a writer
     /// does this before it builds on what it found.
     ///

@@ -175,6 +175,16 @@ impl Checkpoint for LocalCheckpoint {
         self.disk.remove(&self.root.join(path))
     }
 
+    fn is_abandoned(&self, path: &str) -> Result<bool> {
+        check_path(path)?;
+        self.disk.is_abandoned(&self.root.join(path))
+    }
+
+    fn delete_abandoned(&self, path: &str) -> Result<bool> {
+        check_path(path)?;
+        self.disk.remove_abandoned(&self.root.join(path))
+    }
+
     fn sync(&self, dir: &str) -> Result<()> {
         let path = self.directory(dir)?;
         if self.disk.stat(&path)?.is_none() {

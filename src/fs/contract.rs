@@ -19,6 +19,33 @@ pub trait Disk: Send + Sync + Debug + 'static {
     /// `AlreadyExists` where the name is taken (also by a symbolic link).
     fn create_new(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
 
+    /// As [`create_new`](Self::create_new), and shows every process of this machine that the file is being written, until it is
+    /// dropped or the process ends.
+    ///
+    /// # Errors
+    /// As [`create_new`](Self::create_new).
+    fn create_held(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        self.create_new(path)
+    }
+
+    /// Whether whoever made the file with [`create_held`](Self::create_held) is gone. `false` where that cannot be known.
+    ///
+    /// # Errors
+    /// Whatever the operating system reports, besides absence.
+    fn is_abandoned(&self, path: &Path) -> Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
+
+    /// Removes a file if it is abandoned; says whether it was. Nobody can take it up again in between.
+    ///
+    /// # Errors
+    /// Whatever the operating system reports, besides absence.
+    fn remove_abandoned(&self, path: &Path) -> Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
+
     /// Opens a file for reading. A symbolic link at the end of the path is not followed.
     ///
     /// # Errors

@@ -26,6 +26,7 @@
 
 mod contract;
 mod exact;
+mod held;
 mod lock;
 mod map;
 mod publish;

@@ -45,7 +45,7 @@ impl NewFile {
     /// `AlreadyExists` where the temporary name is taken, `NotFound` where the directory is missing.
     pub(crate) fn create(disk: &Arc<dyn Disk>, directory: &Path, name: &str, temporary_name: &str) -> Result<Self> {
         let temporary = directory.join(temporary_name);
-        let file = disk.create_new(&temporary)?;
+        let file = disk.create_held(&temporary)?;
         Ok(Self {
             disk: Arc::clone(disk),
             directory: directory.to_path_buf(),
@@ -62,7 +62,8 @@ impl NewFile {
     /// See [`PublishError`]. The file cannot be published again: write a new one.
     pub(crate) fn publish(mut self) -> std::result::Result<(), PublishError> {
         self.sync().map_err(PublishError::NotPublished)?; // the bytes are durable
-        self.file = None;
+        // Open until it has its name: a clean-up in another process would take it for abandoned.
+        let _held = self.file.take();
         match self.disk.rename_new(&self.temporary, &self.target) {
             Ok(()) => self.state = State::Renamed, // the file is visible
             Err(error) if refuses(&error) => return Err(PublishError::NotPublished(error)),

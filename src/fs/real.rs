@@ -12,7 +12,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::contract::{Access, DirEntry, Disk, DiskLock, FileKind, ReadFile, Stat, WriteFile};
 use super::lock::FileLock;
-use super::{exact, map};
+use super::{exact, held, map};
 use crate::bytes::Bytes;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -31,10 +31,29 @@ impl RealDisk {
 
 impl Disk for RealDisk {
     fn create_new(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = retry_on_intr(|| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR))
-            .map_err(|errno| Error::io(path, "create the file", errno.into()))?;
-        Ok(Box::new(RealWriteFile { file: file.into(), path: path.to_path_buf() }))
+        Ok(Box::new(RealWriteFile { file: create(path)?, path: path.to_path_buf() }))
+    }
+
+    fn create_held(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        loop {
+            let file = create(path)?;
+            // A clean-up that came upon it before it was locked has removed it: once more.
+            if held::hold(path, &file)? {
+                return Ok(Box::new(RealWriteFile { file, path: path.to_path_buf() }));
+            }
+        }
+    }
+
+    fn is_abandoned(&self, path: &Path) -> Result<bool> {
+        held::abandoned(path).map(|file| file.is_some())
+    }
+
+    fn remove_abandoned(&self, path: &Path) -> Result<bool> {
+        let Some(_kept) = held::abandoned(path)? else { return Ok(false) };
+        match self.remove(path) {
+            Err(error) if error.is_not_found() => Ok(false), // it was given its name just now
+            removed => removed.map(|()| true),
+        }
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
@@ -259,6 +278,13 @@ fn rename_error(from: &Path, to: &Path, errno: Errno) -> Error {
     Error::io(path, &format!("rename {} to {}", from.display(), to.display()), errno.into())
 }
 
+fn create(path: &Path) -> Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    retry_on_intr(|| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR))
+        .map(File::from)
+        .map_err(|errno| Error::io(path, "create the file", errno.into()))
+}
+
 fn open_directory(path: &Path) -> rustix::io::Result<rustix::fd::OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
@@ -324,6 +350,41 @@ mod tests {
         }
         assert!(!root.path().join("nowhere").exists());
         assert_eq!(std::fs::read(file).unwrap(), b"first");
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_is_not_abandoned_and_one_whose_writer_has_gone_is() {
+        let root = temporary();
+        let path = root.path().join("f");
+        assert!(!RealDisk.is_abandoned(&path).unwrap());
+        let file = RealDisk.create_held(&path).unwrap();
+        assert!(!RealDisk.is_abandoned(&path).unwrap() && !RealDisk.remove_abandoned(&path).unwrap());
+        let renamed = root.path().join("g");
+        RealDisk.rename_new(&path, &renamed).unwrap();
+        assert!(!RealDisk.remove_abandoned(&renamed).unwrap() && renamed.exists());
+        drop(file);
+        assert!(RealDisk.is_abandoned(&renamed).unwrap());
+        assert!(RealDisk.remove_abandoned(&renamed).unwrap() && !renamed.exists());
+        symlink(root.path().join("nowhere"), &path).unwrap();
+        assert!(!RealDisk.remove_abandoned(&path).unwrap());
+    }
+
+    #[test]
+    fn a_writer_and_a_clean_up_at_the_same_moment_leave_the_writer_its_file() {
+        let root = temporary();
+        let path = root.path().join("f");
+        std::thread::scope(|scope| {
+            let sweeping = scope.spawn(|| (0..20_000).filter(|_| RealDisk.remove_abandoned(&path).unwrap()).count());
+            for _ in 0..500 {
+                let mut file = RealDisk.create_held(&path).unwrap();
+                file.append(b"x").unwrap();
+                assert!(path.exists());
+                RealDisk.rename_new(&path, &root.path().join("g")).unwrap();
+                drop(file);
+                RealDisk.remove(&root.path().join("g")).unwrap();
+            }
+            sweeping.join().unwrap();
+        });
     }
 
     #[test]

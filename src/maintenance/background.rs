@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -50,8 +51,31 @@ struct State {
     files: u64,
     /// By kind of task: how often in a row it has failed, and when it may be tried again.
     pauses: BTreeMap<&'static str, (u32, Duration)>,
-    /// The damage that a load has met has been looked after, as far as it can be.
-    is_repaired: bool,
+    /// When the last scrub was, or the opening.
+    scrubbed_at: Duration,
+    /// The damage that was met when the last scrub began.
+    known: Damage,
+    /// And that was met when the one began that has not ended.
+    looked_after: Damage,
+}
+
+/// What loads and reads have met.
+#[derive(Debug, Default)]
+struct Damage {
+    passed_over: Vec<PathBuf>,
+    met: u64,
+}
+
+impl Damage {
+    fn of(core: &Core) -> Self {
+        let met = core.readers.damage().saturating_add(core.directory.damage_found());
+        Self { met, passed_over: core.passed_over() }
+    }
+
+    /// Whether there is more of it than `known`.
+    fn exceeds(&self, known: &Self) -> bool {
+        self.met > known.met || self.passed_over.iter().any(|file| !known.passed_over.contains(file))
+    }
 }
 
 impl Caretaker for Background {
@@ -74,14 +98,28 @@ impl Caretaker for Background {
 
 impl Background {
     pub(super) fn new(options: MaintenanceOptions, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let now = clock.elapsed();
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             options,
             clock,
             is_queued: AtomicBool::new(false),
             merged_at: AtomicU64::new(0),
-            state: Mutex::default(),
+            state: Mutex::new(State { scrubbed_at: now, ..State::default() }),
         })
+    }
+
+    /// Takes up its work for an open store.
+    pub(super) fn attend(self: &Arc<Self>, core: &Arc<Core>) {
+        let caretaker: Arc<dyn Caretaker> = Arc::<Self>::clone(self);
+        core.caretaker.get_or_init(|| caretaker);
+        // A job that meets damage commits no more until it is mended: nothing else would ask for a look.
+        let (weak, me) = (Arc::downgrade(core), Weak::clone(&self.me));
+        core.readers.on_damage(move || {
+            if let (Some(core), Some(me)) = (weak.upgrade(), me.upgrade()) {
+                me.ask(&core, Urgency::Urgent);
+            }
+        });
     }
 
     /// Asks for a turn, unless one is coming anyway.
@@ -109,33 +147,37 @@ impl Background {
         );
     }
 
-    /// Does the most urgent thing, and asks for another turn if more is left.
+    /// Does the most urgent thing of which something comes, and asks for another turn if more is left.
     fn turn(&self, core: &Arc<Core>) {
         self.attempt("the base", || core.merge_base()); // the plan sees to what an open replays
-        // After a failure the next commit asks again.
-        let Some(Planned { task, .. }) = self.look(core) else { return };
-        let observe = |bytes: u64| self.while_writing(core, bytes);
-        let pacer = Pacer::new(self.options.pace, &*self.clock, &observe);
-        let done = self.attempt(kind(&task), || act(core, &self.options, &task, &|bytes| pacer.observe(bytes)));
-        if let Some(done) = done {
+        let mut idle = Vec::new(); // a task of each kind at most
+        while let Some(Planned { task, .. }) = self.look(core, &idle) {
+            let observe = |bytes: u64| self.while_writing(core, bytes);
+            let pacer = Pacer::new(self.options.pace, &*self.clock, &observe);
+            // After a failure the next commit asks again.
+            let done = self.attempt(kind(&task), || act(core, &self.options, &task, &|bytes| pacer.observe(bytes)));
+            let Some(done) = done else { return };
             self.state().told.tasks_done += 1;
             if let Done::Repaired(repaired) = &done {
-                self.state().is_repaired = true;
+                self.rest_after_scrub();
                 for left in &repaired.irreparable {
                     tracing::error!(file = %left.file.display(), damage = %left.damage, "a file cannot be made anew");
                 }
             }
-            // Where nothing came of it, the plan would be the same again.
             let is_idle =
                 matches!(&done, Done::Nothing) || matches!(&done, Done::Retired(gone) if gone.deleted.is_empty());
-            if !is_idle && let Some(left) = self.look(core) {
-                self.ask(core, left.urgency);
+            if !is_idle {
+                if let Some(left) = self.look(core, &[]) {
+                    self.ask(core, left.urgency);
+                }
+                return;
             }
+            idle.push(task); // the plan would be the same again
         }
     }
 
-    /// The most urgent task that is worth a turn.
-    fn look(&self, core: &Core) -> Option<Planned> {
+    /// The most urgent task that is worth a turn, without those that turned out to be `idle`.
+    fn look(&self, core: &Core, idle: &[Task]) -> Option<Planned> {
         let lengths = |run: &RunName| core.directory.length(run);
         // Before the listing: what is folded meanwhile lies above it.
         let options = MaintenanceOptions { collapse_up_to: core.folded_to(), ..self.options.clone() };
@@ -150,11 +192,30 @@ impl Background {
         state.told.base_runs = plan.open.base_runs as u64;
         state.told.base_bytes = plan.open.base_bytes;
         state.told.is_behind = plan.tasks.iter().any(|planned| planned.urgency == Urgency::Urgent);
-        let is_damaged = !state.is_repaired && !core.passed_over().is_empty();
-        let repair = is_damaged.then_some(Planned { task: Task::Repair, urgency: Urgency::Urgent, bytes: 0, files: 0 });
+        let damage = Damage::of(core);
+        let is_damaged = damage.exceeds(&state.known);
+        let is_time = self.options.scrub_every.is_some_and(|every| now.saturating_sub(state.scrubbed_at) >= every);
+        let repair = |urgency| Planned { task: Task::Repair, urgency, bytes: 0, files: 0 };
+        let mended = is_damaged.then(|| repair(Urgency::Urgent));
+        let scrubbed = is_time.then(|| repair(Urgency::Spare));
         let worth = plan.tasks.into_iter().filter(|planned| planned.urgency >= Urgency::Due);
         let rests = |task: &Task| state.pauses.get(kind(task)).is_some_and(|(_, until)| *until > now);
-        repair.into_iter().chain(worth).find(|planned| !rests(&planned.task))
+        let is_wanted = |planned: &Planned| !rests(&planned.task) && !idle.contains(&planned.task);
+        let next = mended.into_iter().chain(worth).chain(scrubbed).find(is_wanted);
+        if next.is_some_and(|next| next.task == Task::Repair) {
+            state.looked_after = damage;
+        }
+        next
+    }
+
+    /// Every byte has been read, and what could be mended is. A job that tries again and again what cannot be shall not have it read again
+    /// each time.
+    fn rest_after_scrub(&self) {
+        let now = self.clock.elapsed();
+        let mut state = self.state();
+        state.scrubbed_at = now;
+        state.known = std::mem::take(&mut state.looked_after);
+        state.pauses.insert(kind(&Task::Repair), (0, now.saturating_add(LONGEST_PAUSE)));
     }
 
     /// Whether to go on; merges what has come together meanwhile, so that reads do not suffer from a long snapshot.

@@ -1,6 +1,7 @@
 //! What is kept, and how fast the background may write.
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::run::Access;
@@ -14,6 +15,7 @@ pub struct MaintenanceOptions {
     pub(super) retain_changes: Option<u64>,
     pub(super) pace: Option<NonZeroU64>,
     pub(super) access: Access,
+    pub(super) scrub_every: Option<Duration>,
     /// Above this version nothing is collapsed: folding is at work there.
     pub(super) collapse_up_to: Version,
 }
@@ -31,6 +33,7 @@ impl From<&StoreOptions> for MaintenanceOptions {
             retain_changes: options.retained_changes_if_set(),
             pace: options.pace(),
             access: options.run_access(),
+            scrub_every: options.scrub_interval(),
             collapse_up_to: Version(u64::MAX),
         }
     }

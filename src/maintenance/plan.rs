@@ -258,8 +258,10 @@ impl Seen<'_> {
         let mut runs = delete.iter().filter_map(|deletion| deletion.file.run());
         let bytes = runs.try_fold(0_u64, |sum, run| Ok(sum.saturating_add((self.lengths)(&run)?)))?;
         // What is left of horizons alone is not worth another one.
-        let files = delete.iter().filter(|deletion| !deletion.file.is_horizon()).count();
-        let urgency = if files >= RETIRED_FILES { Urgency::Due } else { Urgency::Spare };
+        let left = delete.iter().filter(|deletion| !deletion.file.is_horizon()).count();
+        // Whether what is being written was left by a killed writer shows only at the file.
+        let files = left + self.catalog.unfinished().count();
+        let urgency = if left >= RETIRED_FILES { Urgency::Due } else { Urgency::Spare };
         Ok((files > 0).then_some(Planned { task: Task::Retire, urgency, bytes, files }))
     }
 }

@@ -13,7 +13,7 @@ use crate::checkpoint::Checkpoint;
 use crate::clock::{Clock, SystemClock};
 use crate::entry::StateStoreId;
 use crate::error::{ErrorKind, Result};
-use crate::store::{Caretaker, Core, Observer, RocksDbProvider, StoreOptions, Upkeep, UpkeepState, write_snapshot};
+use crate::store::{Core, Observer, RocksDbProvider, StoreOptions, Upkeep, UpkeepState, write_snapshot};
 use crate::version::IdSource;
 
 /// So many files more than versions are retained are worth a look at once.
@@ -52,8 +52,7 @@ impl RocksDbProvider {
         let provider = Self::open_unattended(backend, checkpoint.into(), id, options, ids, clock)?;
         if upkeep == Upkeep::Background {
             let core = provider.core();
-            let caretaker: Arc<dyn Caretaker> = Arc::<Background>::clone(&background);
-            core.caretaker.get_or_init(|| caretaker);
+            background.attend(core);
             let many = core.options.retained_versions().saturating_add(MANY_FILES);
             if !core.passed_over().is_empty() || core.files_at_open > many {
                 // What had to be passed over is made anew before the next damage; and processes that end after a few commits
@@ -122,7 +121,7 @@ pub(super) fn act(core: &Core, options: &MaintenanceOptions, task: &Task, observ
             }
             Ok(done)
         }
-        Task::Retire => core.retire(options.retained()).map(Done::Retired),
+        Task::Retire => core.retire(options.retained(), observe).map(Done::Retired),
         Task::Repair => repair_and_adopt(core, observe).map(Done::Repaired),
     }
 }

@@ -245,6 +245,26 @@ fn what_is_rewritten_does_not_depend_on_the_size_of_the_state() {
     }
 }
 
+/// Somebody who was late collapses all there is, far into what is retained: none of what lies in it may wait for that to be given up.
+#[test]
+fn a_run_that_reaches_into_what_is_retained_does_not_hold_up_what_is_not() {
+    let mut paper = Paper::new(Workload { keys: 1_000_000, changed: 10, retain: 10 });
+    for _ in 0..5 {
+        (0..2_000).for_each(|_| paper.commit());
+        let from = paper.catalog().chain(paper.at, &BTreeSet::new()).unwrap().base_version();
+        paper.publish(RunName::delta(from, paper.at).unwrap());
+        paper.upkeep(Urgency::Due);
+        assert!(paper.files() < 64, "{} files", paper.files());
+        // And while the retained stretch moves through it.
+        for _ in 0..40 {
+            paper.commit();
+            paper.upkeep(Urgency::Due);
+            assert!(paper.files() < 64, "{} files", paper.files());
+        }
+        paper.check_retained();
+    }
+}
+
 #[test]
 fn a_writer_that_is_started_anew_for_every_commit_leaves_a_bounded_number_of_claims() {
     let mut paper = Paper::new(Workload { keys: 1_000_000, changed: 10, retain: 10 });

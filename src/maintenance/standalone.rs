@@ -125,7 +125,7 @@ impl Maintenance {
     /// # Errors
     /// What the disk reports. It may stop anywhere, and be called again.
     pub fn retire(&self) -> Result<Retired> {
-        retire(&self.directory, self.options.retained())
+        retire(&self.directory, self.options.retained(), &|_| ControlFlow::Continue(()))
     }
 
     /// What [`retire`](Self::retire) would delete, and why; nothing is changed.
@@ -196,7 +196,7 @@ pub(super) fn run(
     match task {
         Task::Collapse { from, to } => run_collapse(directory, *from, *to, observe),
         Task::Snapshot { at } => run_snapshot(directory, *at, observe),
-        Task::Retire => retire(directory, options.retained()).map(Done::Retired),
+        Task::Retire => retire(directory, options.retained(), observe).map(Done::Retired),
         Task::Repair => repair(directory, observe).map(Done::Repaired),
     }
 }

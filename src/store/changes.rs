@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::below::Below;
 use super::directory::StoreDirectory;
 use super::layers::RunStack;
-use super::scan::{OpenScan, OpenScans};
+use super::scan::{OpenScan, Readers};
 use crate::bytes::Bytes;
 use crate::catalog::{Catalog, RunName};
 use crate::entry::{Change, Cursor, FAMILY_BYTES, Families, FamilyId, KeyRange, Probe, split_full_key};
@@ -89,7 +89,7 @@ struct Commit {
 impl Changes {
     pub(super) fn of(
         directory: &Arc<StoreDirectory>,
-        scans: &Arc<OpenScans>,
+        readers: &Arc<Readers>,
         catalog: &Catalog,
         versions: RangeInclusive<Version>,
     ) -> Result<Self> {
@@ -108,7 +108,7 @@ impl Changes {
             current: None,
             with_old: false,
             failed: None,
-            _open: scans.open(),
+            _open: readers.open(),
         })
     }
 

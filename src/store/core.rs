@@ -7,13 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::caretaker::{Caretaker, UpkeepState};
 use super::commit::{ChangeSet, Writer, commit};
-use super::directory::{
-    Claimed, DirectoryOptions, MOST_ATTEMPTS, OpenChain, StoreDirectory, is_about_the_listing, name_of,
-};
+use super::directory::{Claimed, DirectoryOptions, MOST_ATTEMPTS, StoreDirectory, is_about_the_listing};
 use super::layers::{Layers, Source};
 use super::load::{create, load};
+use super::opening::{OpenChain, name_of};
 use super::options::{Residency, StoreOptions};
-use super::scan::OpenScans;
+use super::scan::Readers;
 use super::slot::Slot;
 use crate::backend::{Admission, Backend, Coverage, Generation, GenerationId, StoreNumber, VersionRecord};
 use crate::budget::{Lease, Purpose};
@@ -39,7 +38,7 @@ pub(crate) struct Core {
     pub(crate) options: StoreOptions,
     holder: String,
     pub(super) slot: Arc<Slot>,
-    pub(super) scans: Arc<OpenScans>,
+    pub(crate) readers: Arc<Readers>,
     /// Who looks after the files; nobody unless it is set.
     pub(crate) caretaker: OnceLock<Arc<dyn Caretaker>>,
     /// As `has_ended`, for maintenance, which may take long.
@@ -155,7 +154,7 @@ impl Core {
             options,
             holder,
             slot: Arc::default(),
-            scans: Arc::default(),
+            readers: Arc::default(),
             caretaker: OnceLock::new(),
             upkeep_ended: Arc::default(),
             rewriting: Mutex::default(),

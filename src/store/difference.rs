@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use super::below::Below;
 use super::changes::take_apart;
-use super::directory::{OpenChain, StoreDirectory, is_about_the_file};
+use super::directory::StoreDirectory;
 use super::layers::RunStack;
 use super::load::merged_with_ranges;
-use super::scan::{OpenScan, OpenScans};
+use super::opening::{OpenChain, is_about_the_file};
+use super::scan::{OpenScan, Readers};
 use crate::bytes::Bytes;
 use crate::catalog::Catalog;
 use crate::entry::{Change, Cursor, Families, FamilyId, KeyRange, Probe};
@@ -51,7 +52,7 @@ pub struct Differences {
 impl Differences {
     pub(super) fn between(
         directory: &StoreDirectory,
-        scans: &OpenScans,
+        readers: &Readers,
         catalog: &Catalog,
         from: Version,
         to: Version,
@@ -69,7 +70,7 @@ impl Differences {
             }
             None => (whole(&old)?, whole(&new)?, None),
         };
-        Ok(Self { families, old: Peeked::new(old), new: Peeked::new(new), below, _open: scans.open() })
+        Ok(Self { families, old: Peeked::new(old), new: Peeked::new(new), below, _open: readers.open() })
     }
 
     /// The families of the newer of the two versions, by number.

@@ -1,13 +1,15 @@
 //! [`StoreDirectory`]: one store's directory in the checkpoint: listing, claiming, opening and making files.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use super::opening::OpenChain;
 #[cfg(feature = "conformance")]
 use super::options::Planted;
 use super::options::StoreOptions;
+use super::proven::Proven;
 use super::unpublished::Unpublished;
 use crate::backend::Precedence;
 use crate::catalog::{
@@ -16,11 +18,11 @@ use crate::catalog::{
 };
 use crate::checkpoint::{Checkpoint, PendingFile};
 use crate::clock::Clock;
-use crate::entry::{Families, StateStoreId};
+use crate::entry::StateStoreId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileKind, PublishError};
-use crate::run::{Access, PageCodec, Run, RunHeader};
-use crate::version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, VersionId};
+use crate::run::{Access, PageCodec, Run};
+use crate::version::{Epoch, IdSource, Mark, RunId, StoreUid, Version, VersionId};
 
 /// A listing can move under a reader when another process cleans up; after this many times it is something else.
 const MOST_LISTINGS: usize = 64;
@@ -33,13 +35,13 @@ pub(super) const STATE: &str = "state";
 /// One store's directory in the checkpoint. It knows files, not layers.
 #[derive(Debug)]
 pub(crate) struct StoreDirectory {
-    checkpoint: Arc<dyn Checkpoint>,
-    id: StateStoreId,
+    pub(super) checkpoint: Arc<dyn Checkpoint>,
+    pub(super) id: StateStoreId,
     path: String,
-    access: Access,
+    pub(super) access: Access,
     codec: PageCodec,
     #[cfg(feature = "conformance")]
-    planted: Planted,
+    pub(super) planted: Planted,
     ids: IdSource,
     clock: Arc<dyn Clock>,
     /// Ends the holder text of every fork made here, so that a claim whose outcome was lost is known again.
@@ -49,40 +51,11 @@ pub(crate) struct StoreDirectory {
     /// The highest epoch that any listing showed: what is rewritten here goes by it until it is published.
     highest_seen: AtomicU64,
     /// The runs that are open, so that a file is mapped and verified once. Guards the map only; files are opened outside.
-    open_runs: Mutex<HashMap<RunName, Weak<Run>>>,
+    pub(super) open_runs: Mutex<HashMap<RunName, Weak<Run>>>,
     unpublished: Unpublished,
+    pub(super) proven: Proven,
     /// Which writing goes first.
     precedence: Arc<Precedence>,
-}
-
-/// The runs that make one version, opened and checked against each other; oldest first.
-#[derive(Debug)]
-pub(crate) struct OpenChain {
-    /// The newest snapshot and the collapsed deltas above it.
-    pub(crate) base: Vec<Arc<Run>>,
-    /// The single deltas above the base.
-    pub(crate) singles: Vec<Arc<Run>>,
-    pub(crate) mark: Mark,
-    pub(super) families: Arc<Families>,
-    /// Files that should have been used but were damaged or gone.
-    passed_over: Vec<RunName>,
-}
-
-impl OpenChain {
-    /// The mark that the base ends with.
-    pub(crate) fn base_mark(&self) -> Mark {
-        self.base.last().map_or(Mark::ROOT, |run| run.header().mark())
-    }
-
-    /// The store that the runs belong to; `None` where there are none.
-    fn uid(&self) -> Option<StoreUid> {
-        self.singles.last().or(self.base.last()).map(|run| run.header().uid)
-    }
-
-    /// All runs, newest first.
-    pub(crate) fn newest_first(&self) -> Vec<Arc<Run>> {
-        self.base.iter().chain(&self.singles).rev().cloned().collect()
-    }
 }
 
 /// A claimed epoch, and what it was claimed on.
@@ -141,6 +114,7 @@ impl StoreDirectory {
             clock,
             open_runs: Mutex::default(),
             unpublished: Unpublished::default(),
+            proven: Proven::default(),
             precedence: Arc::default(),
         }
     }
@@ -303,83 +277,6 @@ impl StoreDirectory {
         }
     }
 
-    /// Opens the runs that make `at`. A run that is damaged or gone is passed over if others make the same version.
-    pub(crate) fn open_chain(&self, catalog: &Catalog, at: VersionId) -> Result<OpenChain> {
-        self.open_chain_without(catalog, at, &BTreeSet::new())
-    }
-
-    /// As [`open_chain`](Self::open_chain), without runs that are known to be `damaged`.
-    pub(crate) fn open_chain_without(
-        &self,
-        catalog: &Catalog,
-        at: VersionId,
-        damaged: &BTreeSet<RunName>,
-    ) -> Result<OpenChain> {
-        let mut unusable = damaged.clone(); // a few
-        let mut passed_over: Vec<(RunName, Error)> = Vec::new();
-        loop {
-            let chain = match catalog.chain(at, &unusable) {
-                Ok(chain) => chain,
-                // The damage is the reason, not the gap that passing it over has left.
-                Err(gap) => return Err(passed_over.pop().map_or(gap, |(_, damage)| damage)),
-            };
-            match self.open_runs(catalog, chain.base.iter().chain(&chain.singles)) {
-                Ok(mut runs) => {
-                    let singles = runs.split_off(chain.base.len());
-                    let newest = singles.last().or(runs.last());
-                    let mark = newest.map_or(Mark::ROOT, |run| run.header().mark());
-                    let families = newest.map(|run| Arc::new(run.header().families.clone())).unwrap_or_default();
-                    let passed_over = passed_over.into_iter().map(|(name, _)| name).collect();
-                    return Ok(OpenChain { base: runs, singles, mark, families, passed_over });
-                }
-                Err((name, error)) if is_about_the_file(&error) => {
-                    tracing::warn!(file = %self.display_path(name).display(), %error, "passing over a run");
-                    unusable.insert(name);
-                    passed_over.push((name, error));
-                }
-                Err((_, error)) => return Err(error),
-            }
-        }
-    }
-
-    /// As [`open_run`](Self::open_run), for a run that was found in a listing: it must be of the store that the forks name.
-    pub(crate) fn open_run_of(&self, catalog: &Catalog, name: &RunName) -> Result<Arc<Run>> {
-        let run = self.open_run(name)?;
-        match catalog.uid().filter(|uid| *uid != run.header().uid) {
-            None => Ok(run),
-            Some(uid) => {
-                let found = format!("a run of the store {}", run.header().uid);
-                Err(Error::corrupt(self.display_path(name), 0, format!("a run of the store {uid}"), found))
-            }
-        }
-    }
-
-    /// Opens the run called `name`, or finds it open.
-    pub(crate) fn open_run(&self, name: &RunName) -> Result<Arc<Run>> {
-        if let Some(run) = self.lock_runs().get(name).and_then(Weak::upgrade) {
-            return Ok(run);
-        }
-        let file = self.checkpoint.open(&self.file(name))?;
-        #[cfg(not(feature = "conformance"))]
-        let run = Run::open(file, self.display_path(name), self.access)?;
-        #[cfg(feature = "conformance")]
-        let run = super::planted::open_run(self.planted, file, self.display_path(name), self.access)?;
-        let header = run.header();
-        if name_of(header)? != *name || header.store != self.id {
-            let found = format!("run {} of store {}", header.to_id(), header.store);
-            return Err(Error::corrupt(self.display_path(name), 0, format!("run {name} of store {}", self.id), found));
-        }
-        let mut runs = self.lock_runs();
-        if runs.len() == runs.capacity() {
-            // Only now and then, and with as much room again afterwards: a chain of many runs is opened one by one.
-            runs.retain(|_, run| run.strong_count() > 0);
-            let live = runs.len();
-            runs.reserve(live + 1);
-        }
-        runs.insert(*name, Arc::downgrade(&run));
-        Ok(run)
-    }
-
     /// Publishes that versions below `horizon` are given up.
     pub(crate) fn announce(&self, horizon: Version, epoch: Epoch) -> Result<()> {
         match self.create(epoch, FileName::Horizon(horizon))?.publish() {
@@ -393,14 +290,19 @@ impl StoreDirectory {
         self.checkpoint.delete(&self.file(file))
     }
 
+    /// Whether a file is a temporary that nobody is writing any more.
+    pub(crate) fn is_abandoned(&self, file: &Doomed) -> Result<bool> {
+        Ok(!self.is_being_written(file) && self.checkpoint.is_abandoned(&self.file(file))?)
+    }
+
+    /// Deletes a temporary that nobody is writing any more; says whether it was one.
+    pub(crate) fn delete_abandoned(&self, file: &Doomed) -> Result<bool> {
+        Ok(!self.is_being_written(file) && self.checkpoint.delete_abandoned(&self.file(file))?)
+    }
+
     /// Whether a file is a temporary that is being written here right now.
     pub(crate) fn is_being_written(&self, file: &Doomed) -> bool {
         matches!(file, Doomed::Temporary(temporary) if self.unpublished.has(temporary))
-    }
-
-    /// Where the files lie that a chain should have been made of.
-    pub(crate) fn passed_over(&self, chain: &OpenChain) -> Vec<PathBuf> {
-        chain.passed_over.iter().map(|name| self.display_path(name)).collect() // a few
     }
 
     /// Starts a run that is made of others. Its temporary goes by the highest epoch that was seen, not by that of the version it
@@ -430,57 +332,6 @@ impl StoreDirectory {
     /// Starts a new run under a temporary name.
     pub(super) fn create_run(&self, name: &RunName) -> Result<Box<dyn PendingFile>> {
         self.create(name.to().epoch, FileName::Run(*name))
-    }
-
-    /// Opens adjacent deltas of the head's lineage, oldest first, and checks that each builds on the one before it.
-    pub(crate) fn open_deltas(
-        &self,
-        catalog: &Catalog,
-        names: &[RunName],
-    ) -> std::result::Result<Vec<Arc<Run>>, (RunName, Error)> {
-        let mut runs: Vec<Arc<Run>> = Vec::with_capacity(names.len());
-        for name in names {
-            let run = self.open_run_of(catalog, name).map_err(|error| (*name, error))?;
-            if let Some(below) = runs.last().filter(|below| below.header().tip != run.header().parent) {
-                let expected = format!("parent {}", below.header().tip);
-                let found = format!("parent {}", run.header().parent);
-                return Err((*name, Error::corrupt(self.display_path(name), 0, expected, found)));
-            }
-            runs.push(run);
-        }
-        Ok(runs)
-    }
-
-    /// Opens the deltas that lead from the state `from` to `to`, oldest first; `None` where none do, or one is no good.
-    pub(super) fn open_above(&self, catalog: &Catalog, from: &Mark, to: VersionId) -> Option<Vec<Arc<Run>>> {
-        let is_on_it = catalog.lineage().owns(from.at) && catalog.lineage().owns(to);
-        let is_below = is_on_it && *from != Mark::ROOT && from.at.version < to.version;
-        let names = catalog.deltas(from.at.version, to.version, &BTreeSet::new()).filter(|_| is_below)?;
-        let runs = self.open_deltas(catalog, &names).ok()?;
-        // The state that the first of them lies on must be the very one.
-        runs.first().is_none_or(|run| run.header().parent == from.tip).then_some(runs)
-    }
-
-    fn open_runs<'n>(
-        &self,
-        catalog: &Catalog,
-        names: impl Iterator<Item = &'n RunName>,
-    ) -> std::result::Result<Vec<Arc<Run>>, (RunName, Error)> {
-        let mut below = Mark::ROOT;
-        let mut runs: Vec<Arc<Run>> = Vec::new(); // as many as the chain has
-        for name in names {
-            let run = self.open_run_of(catalog, name).map_err(|error| (*name, error))?;
-            let header = run.header();
-            // Every run names its parent: a file of another history that got this name stops here.
-            if header.parent != below.tip || runs.last().is_some_and(|last| last.header().uid != header.uid) {
-                let found = format!("parent {} of store {}", header.parent, header.uid);
-                let expected = format!("parent {}", below.tip);
-                return Err((*name, Error::corrupt(self.display_path(name), 0, expected, found)));
-            }
-            below = header.mark();
-            runs.push(run);
-        }
-        Ok(runs)
     }
 
     /// Reads a fork; `None` where it was cleaned up since the listing.
@@ -540,17 +391,12 @@ impl StoreDirectory {
         }
     }
 
-    fn lock_runs(&self) -> std::sync::MutexGuard<'_, HashMap<RunName, Weak<Run>>> {
-        // A cache is right whatever happened to a thread that held it.
-        self.open_runs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn create(&self, epoch: Epoch, target: FileName) -> Result<Box<dyn PendingFile>> {
         let temporary = TemporaryName { epoch, id: self.ids.run_id(), target };
         self.unpublished.begin(&temporary, || self.checkpoint.create(&self.file(target), &temporary.file_name()))
     }
 
-    fn file(&self, name: impl std::fmt::Display) -> String {
+    pub(super) fn file(&self, name: impl std::fmt::Display) -> String {
         format!("{}/{name}", self.path)
     }
 
@@ -559,20 +405,7 @@ impl StoreDirectory {
     }
 }
 
-/// Whether an error says that the file is no good, rather than that the machine could not read it now.
-pub(crate) fn is_about_the_file(error: &Error) -> bool {
-    error.is_corrupt() || error.is_not_found() || matches!(error.kind(), ErrorKind::Unsupported)
-}
-
 /// Whether an error can come of a listing that was overtaken by a clean-up: a fresh one then knows better.
 pub(crate) fn is_about_the_listing(error: &Error) -> bool {
     error.is_not_found() || matches!(error.kind(), ErrorKind::Missing { .. })
-}
-
-/// The name that a run with this header has.
-pub(super) fn name_of(header: &RunHeader) -> Result<RunName> {
-    match header.kind {
-        RunKind::Snapshot => RunName::snapshot(header.to_id()),
-        RunKind::Delta => RunName::delta(header.from, header.to_id()),
-    }
 }

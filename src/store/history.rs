@@ -8,12 +8,13 @@ use std::sync::Arc;
 use super::changes::Changes;
 use super::contract::VersionInfo;
 use super::difference::Differences;
-use super::directory::{DirectoryOptions, OpenChain, StoreDirectory};
+use super::directory::{DirectoryOptions, StoreDirectory};
 use super::export::{Exported, export};
 use super::inventory::{Inventory, inventory, stores};
 use super::layers::RunStack;
+use super::opening::OpenChain;
 use super::options::StoreOptions;
-use super::scan::OpenScans;
+use super::scan::Readers;
 use super::stats::{Stats, stats};
 use super::upkeep::{Verified, verify};
 use super::view::View;
@@ -35,7 +36,7 @@ use crate::version::{IdSource, Version, VersionId};
 #[derive(Debug, Clone)]
 pub struct History {
     directory: Arc<StoreDirectory>,
-    scans: Arc<OpenScans>,
+    readers: Arc<Readers>,
 }
 
 impl History {
@@ -59,12 +60,12 @@ impl History {
             let path = directory.root();
             return Err(Error::new(ErrorKind::NotFound { path }, format!("there is no store {}", directory.id())));
         }
-        Ok(Self { directory: Arc::new(directory), scans: Arc::default() })
+        Ok(Self { directory: Arc::new(directory), readers: Arc::default() })
     }
 
     /// The history of a store that a provider has open.
-    pub(super) fn of(directory: &Arc<StoreDirectory>, scans: &Arc<OpenScans>) -> Self {
-        Self { directory: Arc::clone(directory), scans: Arc::clone(scans) }
+    pub(super) fn of(directory: &Arc<StoreDirectory>, readers: &Arc<Readers>) -> Self {
+        Self { directory: Arc::clone(directory), readers: Arc::clone(readers) }
     }
 
     /// The stores that `checkpoint` holds, sorted.
@@ -110,7 +111,7 @@ impl History {
     /// # Errors
     /// `VersionNotFound`, or what reading the version's files met.
     pub fn read_at(&self, version: Version) -> Result<View> {
-        read_at(&self.directory, version, &self.scans)
+        read_at(&self.directory, version, &self.readers)
     }
 
     /// What the commits that made `versions` wrote, in the order of versions, and of keys within each.
@@ -123,7 +124,7 @@ impl History {
     /// the two versions around that can still be read, whose [`difference`](Self::difference) is what is known. Nothing is
     /// left out: either all of `versions` can be told, or none.
     pub fn changes(&self, versions: RangeInclusive<Version>) -> Result<Changes> {
-        self.directory.at_a_listing(|catalog| Changes::of(&self.directory, &self.scans, catalog, versions.clone()))
+        self.directory.at_a_listing(|catalog| Changes::of(&self.directory, &self.readers, catalog, versions.clone()))
     }
 
     /// What differs between `from` and `to`, in the order of keys: the net effect of all that happened between them.
@@ -133,7 +134,7 @@ impl History {
     /// # Errors
     /// As [`read_at`](Self::read_at), for both versions.
     pub fn difference(&self, from: Version, to: Version) -> Result<Differences> {
-        self.directory.at_a_listing(|catalog| Differences::between(&self.directory, &self.scans, catalog, from, to))
+        self.directory.at_a_listing(|catalog| Differences::between(&self.directory, &self.readers, catalog, from, to))
     }
 
     /// Writes the whole state of `version` as one file into the directory `dir`, which is made if it is missing and its
@@ -209,10 +210,10 @@ pub(super) fn reading_directory(
 }
 
 /// Opens a view of `version` over mapped runs.
-pub(super) fn read_at(directory: &StoreDirectory, version: Version, scans: &Arc<OpenScans>) -> Result<View> {
+pub(super) fn read_at(directory: &StoreDirectory, version: Version, readers: &Arc<Readers>) -> Result<View> {
     let chain = chain_of(directory, version)?;
     let stack = Arc::new(RunStack(chain.newest_first()));
-    Ok(View::new(version, chain.families, stack, Arc::clone(scans)))
+    Ok(View::new(version, chain.families, stack, Arc::clone(readers)))
 }
 
 /// The runs of `version`.

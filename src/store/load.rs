@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::directory::OpenChain;
 use super::layers::{Layers, Source};
+use super::opening::OpenChain;
 use super::options::{Progress, StoreOptions};
 use crate::backend::{Backend, Coverage, Generation, GenerationId, GenerationRecord, InUse, StoreNumber};
 use crate::budget::Purpose;

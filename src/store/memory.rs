@@ -9,14 +9,15 @@ use super::below::{Below, SharedBelow};
 use super::changes::Changes;
 use super::commit::{ChangeSet, Writer, commit};
 use super::contract::{StateStoreProvider, VersionInfo};
-use super::directory::{DirectoryOptions, OpenChain, StoreDirectory};
+use super::directory::{DirectoryOptions, StoreDirectory};
 use super::export::Exported;
 use super::history::{self, History};
 use super::layers::RunStack;
 use super::load::merged;
+use super::opening::OpenChain;
 use super::options::StoreOptions;
 use super::rewrite::write_snapshot;
-use super::scan::OpenScans;
+use super::scan::Readers;
 use super::slot::Slot;
 use super::transaction::{Committer, Opened, Transaction};
 use super::view::View;
@@ -53,7 +54,7 @@ struct Core {
     options: StoreOptions,
     budget: Budget,
     slot: Arc<Slot>,
-    scans: Arc<OpenScans>,
+    readers: Arc<Readers>,
     /// Guards which versions are held. No I/O and no other lock is taken under it.
     state: Mutex<State>,
 }
@@ -120,7 +121,7 @@ impl MemoryProvider {
             options,
             budget: Budget::new(u64::MAX),
             slot: Arc::default(),
-            scans: Arc::default(),
+            readers: Arc::default(),
             state: Mutex::new(state),
         };
         Ok(Self { core: Arc::new(core) })
@@ -130,7 +131,7 @@ impl MemoryProvider {
     /// open files and outlives it.
     #[must_use]
     pub fn history(&self) -> History {
-        History::of(&self.core.directory, &self.core.scans)
+        History::of(&self.core.directory, &self.core.readers)
     }
 
     /// What the commits that made `versions` wrote; see [`History::changes`].
@@ -152,7 +153,7 @@ impl MemoryProvider {
     /// Scans that are alive.
     #[must_use]
     pub fn open_scans(&self) -> usize {
-        self.core.scans.count()
+        self.core.readers.scans()
     }
 }
 
@@ -173,7 +174,7 @@ impl StateStoreProvider for MemoryProvider {
             families: (*held.families).clone(),
             below: held as SharedBelow,
             overlay: Overlay::new(core.budget.lease(0, "overlays")?, Room::NONE),
-            scans: Arc::clone(&core.scans),
+            readers: Arc::clone(&core.readers),
             committer: Arc::clone(core) as Arc<dyn Committer>,
             slot,
         }))
@@ -186,7 +187,7 @@ impl StateStoreProvider for MemoryProvider {
             Some(held) => held,
             None => Arc::new(RunStack(chain.newest_first())),
         };
-        Ok(View::new(version, chain.families, below, Arc::clone(&self.core.scans)))
+        Ok(View::new(version, chain.families, below, Arc::clone(&self.core.readers)))
     }
 
     fn latest(&self) -> Result<Version> {

@@ -32,9 +32,11 @@ mod inventory;
 mod layers;
 mod load;
 mod memory;
+mod opening;
 mod options;
 #[cfg(feature = "conformance")]
 mod planted;
+mod proven;
 mod provider;
 mod rewrite;
 mod scan;
@@ -52,11 +54,12 @@ pub use changes::{ChangeEvent, Changed, Changes};
 pub use contract::{ReadStore, StateStoreProvider, VersionInfo, WriteStore};
 pub(crate) use core::Core;
 pub use difference::{Difference, Differences};
-pub(crate) use directory::{DirectoryOptions, MOST_ATTEMPTS, StoreDirectory, is_about_the_file, is_about_the_listing};
+pub(crate) use directory::{DirectoryOptions, MOST_ATTEMPTS, StoreDirectory, is_about_the_listing};
 pub use export::Exported;
 pub use history::History;
 pub use inventory::{FileInfo, FileRole, Inventory};
 pub use memory::MemoryProvider;
+pub(crate) use opening::is_about_the_file;
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
 pub use options::Planted;

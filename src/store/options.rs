@@ -54,9 +54,12 @@ pub struct StoreOptions {
     retain_changes: Option<u64>,
     upkeep: Upkeep,
     pace: Option<NonZeroU64>,
+    scrub_every: Option<Duration>,
     #[cfg(feature = "conformance")]
     pub(super) planted: Planted,
 }
+
+const SCRUB_EVERY: Duration = Duration::from_hours(24 * 7);
 
 /// How far a long piece of work is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +118,7 @@ impl Default for StoreOptions {
             retain_changes: None,
             upkeep: Upkeep::Background,
             pace: None,
+            scrub_every: Some(SCRUB_EVERY),
             #[cfg(feature = "conformance")]
             planted: Planted::Nothing,
         }
@@ -215,6 +219,18 @@ impl StoreOptions {
     pub fn upkeep_pace(mut self, bytes_per_second: NonZeroU64) -> Self {
         self.pace = Some(bytes_per_second);
         self
+    }
+
+    /// How often the background reads every byte of the store's files, and makes damaged ones anew, while commits are made; once a week
+    /// unless set, `None` for never. It counts from the opening, so where jobs live shorter let `alluvium repair` do it.
+    #[must_use]
+    pub fn scrub_every(mut self, interval: Option<Duration>) -> Self {
+        self.scrub_every = interval;
+        self
+    }
+
+    pub(crate) fn scrub_interval(&self) -> Option<Duration> {
+        self.scrub_every
     }
 
     pub(crate) fn retained_versions(&self) -> usize {

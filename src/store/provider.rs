@@ -69,7 +69,7 @@ impl RocksDbProvider {
     /// `InvalidInput` for 0; what the disk reports. It may stop anywhere, and be called again.
     pub fn retire(&self, retain: usize) -> Result<Retired> {
         let changes = self.core().options.retained_changes_if_set().unwrap_or(retain as u64);
-        self.core().retire(Retained { versions: retain, changes })
+        self.core().retire(Retained { versions: retain, changes }, &|_| ControlFlow::Continue(()))
     }
 
     /// Reads and checks every byte of every run. `observe` hears of the bytes read so far, and may end it.
@@ -84,7 +84,7 @@ impl RocksDbProvider {
     /// open files and outlives it.
     #[must_use]
     pub fn history(&self) -> History {
-        History::of(&self.core().directory, &self.core().scans)
+        History::of(&self.core().directory, &self.core().readers)
     }
 
     /// What the commits that made `versions` wrote; see [`History::changes`].
@@ -112,7 +112,7 @@ impl RocksDbProvider {
     /// Scans that are alive: each keeps the files it reads from on disk.
     #[must_use]
     pub fn open_scans(&self) -> usize {
-        self.core().scans.count()
+        self.core().readers.scans()
     }
 
     /// Deltas that wait, readable in place, to be taken into the index or the base.
@@ -156,14 +156,14 @@ impl StateStoreProvider for RocksDbProvider {
             families: (*layers.families).clone(),
             below: layers as SharedBelow,
             overlay,
-            scans: Arc::clone(&core.scans),
+            readers: Arc::clone(&core.readers),
             committer: Arc::clone(&self.tenancy) as Arc<dyn Committer>,
             slot,
         }))
     }
 
     fn read_at(&self, version: Version) -> Result<View> {
-        history::read_at(&self.core().directory, version, &self.core().scans)
+        history::read_at(&self.core().directory, version, &self.core().readers)
     }
 
     fn latest(&self) -> Result<Version> {

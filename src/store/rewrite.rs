@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::directory::{OpenChain, StoreDirectory, name_of};
+use super::directory::StoreDirectory;
 use super::load::merged_with_ranges;
+use super::opening::{OpenChain, name_of};
 use crate::backend::Precedence;
 use crate::catalog::RunName;
 use crate::checkpoint::PendingFile;

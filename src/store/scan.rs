@@ -1,12 +1,12 @@
 //! [`Scan`]: the public face of a merge of cursors.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::bytes::Bytes;
 use crate::entry::{Change, Cursor, FAMILY_BYTES};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// One entry of a scan: the user's key and its value, both kept alive by themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,12 +24,12 @@ pub struct Entry {
 pub struct Scan {
     cursor: Box<dyn Cursor>,
     ended: bool,
-    _open: OpenScan,
+    open: OpenScan,
 }
 
 impl Scan {
     pub(crate) fn new(cursor: Box<dyn Cursor>, open: OpenScan) -> Self {
-        Self { cursor, ended: false, _open: open }
+        Self { cursor, ended: false, open }
     }
 
     fn step(&mut self) -> Result<Option<Entry>> {
@@ -51,7 +51,7 @@ impl Iterator for Scan {
         if self.ended {
             return None;
         }
-        let step = self.step().transpose();
+        let step = self.step().inspect_err(|error| self.open.0.hear(error)).transpose();
         self.ended = step.is_none();
         step
     }
@@ -63,27 +63,74 @@ impl fmt::Debug for Scan {
     }
 }
 
-/// Counts the scans that are alive.
-#[derive(Debug, Default)]
-pub(crate) struct OpenScans(Arc<AtomicUsize>);
+/// What those who read a store have going on.
+#[derive(Default)]
+pub(crate) struct Readers(Arc<Shared>);
 
-/// One count, given back on drop.
-#[derive(Debug)]
-pub(crate) struct OpenScan(Arc<AtomicUsize>);
+#[derive(Default)]
+struct Shared {
+    /// Scans that are alive.
+    scans: AtomicUsize,
+    /// How often a read has met damage.
+    damage: AtomicU64,
+    /// Who wants to know, so that it is mended before the next read.
+    told: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
 
-impl OpenScans {
+/// A scan that is alive; counted until dropped.
+pub(crate) struct OpenScan(Arc<Shared>);
+
+impl Readers {
     pub(crate) fn open(&self) -> OpenScan {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.scans.fetch_add(1, Ordering::Relaxed);
         OpenScan(Arc::clone(&self.0))
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+    pub(crate) fn scans(&self) -> usize {
+        self.0.scans.load(Ordering::Relaxed)
+    }
+
+    /// How often a read has met damage.
+    pub(crate) fn damage(&self) -> u64 {
+        self.0.damage.load(Ordering::Acquire)
+    }
+
+    /// Has `told` called whenever a read meets damage. Only the first one is.
+    pub(crate) fn on_damage(&self, told: impl Fn() + Send + Sync + 'static) {
+        self.0.told.get_or_init(|| Box::new(told));
+    }
+
+    /// Takes note of an error of a read.
+    pub(super) fn hear(&self, error: &Error) {
+        self.0.hear(error);
+    }
+}
+
+impl Shared {
+    fn hear(&self, error: &Error) {
+        if error.is_corrupt() || error.is_unreadable() {
+            self.damage.fetch_add(1, Ordering::Release);
+            if let Some(tell) = self.told.get() {
+                tell();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Readers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Readers").field("scans", &self.scans()).field("damage", &self.damage()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for OpenScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenScan")
     }
 }
 
 impl Drop for OpenScan {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.scans.fetch_sub(1, Ordering::Relaxed);
     }
 }

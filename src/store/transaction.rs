@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::below::{LookupKey, SharedBelow};
 use super::commit::ChangeSet;
 use super::contract::{ReadStore, WriteStore};
-use super::scan::{OpenScans, Scan};
+use super::scan::{Readers, Scan};
 use super::slot::SlotGuard;
 use super::view::check_family;
 use crate::bytes::Bytes;
@@ -30,7 +30,7 @@ pub struct Transaction {
     below: SharedBelow,
     /// Borrowed mutably only inside single calls, none of which calls back: scans sort what is new.
     overlay: RefCell<Overlay>,
-    scans: Arc<OpenScans>,
+    readers: Arc<Readers>,
     poisoned: Cell<bool>,
     committer: Arc<dyn Committer>,
     /// Last, so that everything else is gone before the next writer comes in.
@@ -43,7 +43,7 @@ pub(super) struct Opened {
     pub(super) families: Families,
     pub(super) below: SharedBelow,
     pub(super) overlay: Overlay,
-    pub(super) scans: Arc<OpenScans>,
+    pub(super) readers: Arc<Readers>,
     pub(super) committer: Arc<dyn Committer>,
     pub(super) slot: SlotGuard,
 }
@@ -55,7 +55,7 @@ impl Transaction {
             families: opened.families,
             below: opened.below,
             overlay: RefCell::new(opened.overlay),
-            scans: opened.scans,
+            readers: opened.readers,
             poisoned: Cell::new(false),
             committer: opened.committer,
             slot: opened.slot,
@@ -75,7 +75,7 @@ impl Transaction {
         }
         let outcome = operation();
         self.poisoned.set(outcome.is_err());
-        outcome
+        outcome.inspect_err(|error| self.readers.hear(error))
     }
 
     fn write(&self, family: FamilyId, key: &[u8], change: Change<&[u8]>) -> Result<()> {
@@ -93,7 +93,7 @@ impl Transaction {
             check_family(&self.families, family)?;
             let mut layers = self.overlay.borrow_mut().layers(range)?;
             layers.extend(self.below.layers(range)?);
-            Ok(Scan::new(Box::new(Merge::new(layers)), self.scans.open()))
+            Ok(Scan::new(Box::new(Merge::new(layers)), self.readers.open()))
         })
     }
 }

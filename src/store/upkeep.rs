@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use super::core::Core;
-use super::directory::{MOST_ATTEMPTS, StoreDirectory, is_about_the_file, is_about_the_listing};
+use super::directory::{MOST_ATTEMPTS, StoreDirectory, is_about_the_listing};
+use super::opening::is_about_the_file;
+use super::rewrite::Observer;
 use crate::catalog::{Catalog, Deletion, FileName, Fork, RunName, Sparing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::Run;
@@ -91,20 +93,17 @@ pub(crate) fn verify(directory: &StoreDirectory, observe: &mut dyn FnMut(u64) ->
     let mut tips = BTreeMap::new(); // a few dozen bytes a run
     for name in &catalog.listing().runs {
         let before = verified.bytes;
-        let outcome = directory.open_run_of(&catalog, name).and_then(|run| {
-            verified.bytes += run.file_bytes();
-            run.verify(&mut |bytes| observe(before.saturating_add(bytes)))?;
-            check_tip(&catalog, &run, &mut tips)
-        });
-        match outcome {
+        let read = directory.verify_run(&catalog, name, &mut |bytes| observe(before.saturating_add(bytes)));
+        match read.and_then(|run| check_tip(&catalog, &run, &mut tips)) {
             Ok(()) => {}
-            Err(error) if error.is_corrupt() || matches!(error.kind(), ErrorKind::Unsupported) => {
+            Err(error) if error.is_not_found() => continue, // cleaned up since the listing
+            Err(error) if is_about_the_file(&error) => {
                 verified.damaged.push((directory.display_path(name), error.to_string()));
                 verified.damaged_runs.push((*name, error.to_string()));
             }
-            Err(error) if error.is_not_found() => continue, // cleaned up since the listing
             Err(error) => return Err(error),
         }
+        verified.bytes += directory.length(name)?;
         verified.runs += 1;
     }
     for (epoch, fork) in &catalog.listing().forks {
@@ -168,29 +167,31 @@ pub(crate) struct Retained {
 /// Announces first what it gives up, then lists again and deletes by that second listing: so a writer that rolls back at the
 /// same time either sees the announcement or is seen. Views that are open read on: their files are mapped.
 ///
+/// What others go for the sake of is read from end to end before, once; `observe` hears how far that has come, and may end it.
+///
 /// # Errors
-/// What the disk reports. Stopping anywhere leaves every retained version readable; calling again goes on.
-pub(crate) fn retire(directory: &StoreDirectory, retained: Retained) -> Result<Retired> {
+/// `Cancelled`, or what the disk reports. Stopping anywhere leaves every retained version readable; calling again goes on.
+pub(crate) fn retire(directory: &StoreDirectory, retained: Retained, observe: Observer<'_>) -> Result<Retired> {
     if retained.versions == 0 {
         return Err(Error::invalid("at least the newest version stays"));
     }
     let mut attempt = 0;
     loop {
         attempt += 1;
-        match retire_once(directory, retained) {
+        match retire_once(directory, retained, observe) {
             Err(error) if attempt < MOST_ATTEMPTS && is_about_the_listing(&error) => {}
             outcome => return outcome,
         }
     }
 }
 
-fn retire_once(directory: &StoreDirectory, retained: Retained) -> Result<Retired> {
+fn retire_once(directory: &StoreDirectory, retained: Retained, observe: Observer<'_>) -> Result<Retired> {
     let seen = directory.catalog()?;
     let horizon = seen.next_horizon(retained.versions);
     let before = match horizon {
         None => seen,
         Some(horizon) => {
-            check_what_stays(directory, &seen, horizon, retained)?;
+            check_what_stays(directory, &seen, horizon, retained, observe)?;
             let before = directory.catalog()?; // that took a while, and what goes meanwhile makes the clean-up cautious
             directory.announce(horizon, before.highest_epoch())?;
             before
@@ -204,7 +205,7 @@ fn retire_once(directory: &StoreDirectory, retained: Retained) -> Result<Retired
     }
     // What has gone in between was overtaken by something that this listing may have missed.
     let gone = before.listing().runs.iter().filter(|run| !catalog.listing().runs.contains(run));
-    let plan = checked_plan(directory, &catalog, retained, gone.copied().collect())?;
+    let plan = checked_plan(directory, &catalog, retained, gone.copied().collect(), Some(observe))?;
     if !plan.is_empty() {
         // What the others go for may be visible but not yet durable, left by a maintainer that was killed.
         directory.sync()?;
@@ -218,14 +219,25 @@ fn retire_once(directory: &StoreDirectory, retained: Retained) -> Result<Retired
         }
         retired.deleted.push((directory.display_path(deletion.file), deletion.reason.to_string()));
     }
+    for deletion in catalog.unfinished() {
+        if directory.delete_abandoned(&deletion.file)? {
+            retired.deleted.push((directory.display_path(deletion.file), deletion.reason.to_string()));
+        }
+    }
     Ok(retired)
 }
 
 /// What is announced is given up for good: before that, the newest version and the one at the horizon have to be there, so that damage does not
 /// cost the versions from which it might be mended.
-fn check_what_stays(directory: &StoreDirectory, seen: &Catalog, horizon: Version, retained: Retained) -> Result<()> {
+fn check_what_stays(
+    directory: &StoreDirectory,
+    seen: &Catalog,
+    horizon: Version,
+    retained: Retained,
+    observe: Observer<'_>,
+) -> Result<()> {
     let after = seen.giving_up(Some(horizon));
-    checked_plan(directory, &after, retained, BTreeSet::new())?;
+    checked_plan(directory, &after, retained, BTreeSet::new(), Some(observe))?;
     [Some(after.head()), after.at(horizon)]
         .into_iter()
         .flatten()
@@ -234,8 +246,8 @@ fn check_what_stays(directory: &StoreDirectory, seen: &Catalog, horizon: Version
 
 impl Core {
     /// As [`retire`]; the index forgets the versions too.
-    pub(crate) fn retire(&self, retained: Retained) -> Result<Retired> {
-        let retired = retire(&self.directory, retained)?;
+    pub(crate) fn retire(&self, retained: Retained, observe: Observer<'_>) -> Result<Retired> {
+        let retired = retire(&self.directory, retained, observe)?;
         // The index forgets only to save space: a failure is nobody's problem.
         let Ok(catalog) = self.directory.catalog() else { return Ok(retired) };
         // What a commit has made since this listing lies above its head.
@@ -245,27 +257,34 @@ impl Core {
     }
 }
 
-/// What [`retire`] would delete, and why. Announces and deletes nothing.
+/// What [`retire`] would delete, and why. Announces and deletes nothing, and does not read what the others would go for.
 ///
 /// # Errors
 /// As [`retire`].
 pub(crate) fn retirable(directory: &StoreDirectory, retained: Retained) -> Result<Retired> {
     let (catalog, plan) = directory.at_a_listing(|before| {
         let catalog = before.giving_up(before.next_horizon(retained.versions));
-        let plan = checked_plan(directory, &catalog, retained, BTreeSet::new())?;
+        let plan = checked_plan(directory, &catalog, retained, BTreeSet::new(), None)?;
         Ok((catalog, plan))
     })?;
-    let doomed = plan.into_iter().filter(|deletion| !directory.is_being_written(&deletion.file));
-    let deleted = doomed.map(|deletion| (directory.display_path(deletion.file), deletion.reason.to_string())).collect();
+    let mut doomed: Vec<Deletion> =
+        plan.into_iter().filter(|deletion| !directory.is_being_written(&deletion.file)).collect(); // at most the listing
+    for deletion in catalog.unfinished() {
+        if directory.is_abandoned(&deletion.file)? {
+            doomed.push(deletion);
+        }
+    }
+    let deleted = doomed.iter().map(|one| (directory.display_path(one.file), one.reason.to_string())).collect();
     Ok(Retired { oldest: oldest(&catalog), deleted })
 }
 
-/// The deletions, none of them for the sake of a run that cannot be opened.
+/// The deletions, none of them for the sake of a run that cannot be opened, or read where somebody observes that.
 fn checked_plan(
     directory: &StoreDirectory,
     catalog: &Catalog,
     retained: Retained,
     doubtful: BTreeSet<RunName>,
+    observe: Option<Observer<'_>>,
 ) -> Result<Vec<Deletion>> {
     let mut sparing = Sparing { pins: Vec::new(), changes: retained.changes, doubtful };
     loop {
@@ -276,8 +295,12 @@ fn checked_plan(
         }
         let mut unsound = BTreeSet::new();
         for run in &plan.relied_on {
-            match directory.open_run_of(catalog, run) {
-                Ok(_) => {}
+            let looked = match observe {
+                Some(observe) => directory.prove_run(catalog, run, &mut |bytes| observe(bytes)),
+                None => directory.open_run_of(catalog, run).map(drop),
+            };
+            match looked {
+                Ok(()) => {}
                 Err(error) if is_about_the_file(&error) => _ = unsound.insert(*run),
                 Err(error) => return Err(error),
             }

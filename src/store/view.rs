@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::below::{LookupKey, SharedBelow};
 use super::contract::ReadStore;
-use super::scan::{OpenScans, Scan};
+use super::scan::{Readers, Scan};
 use crate::bytes::Bytes;
 use crate::entry::{Families, FamilyId, KeyRange, Probe};
 use crate::error::{Error, Result};
@@ -17,12 +17,12 @@ pub struct View {
     version: Version,
     families: Arc<Families>,
     below: SharedBelow,
-    scans: Arc<OpenScans>,
+    readers: Arc<Readers>,
 }
 
 impl View {
-    pub(super) fn new(version: Version, families: Arc<Families>, below: SharedBelow, scans: Arc<OpenScans>) -> Self {
-        Self { version, families, below, scans }
+    pub(super) fn new(version: Version, families: Arc<Families>, below: SharedBelow, readers: Arc<Readers>) -> Self {
+        Self { version, families, below, readers }
     }
 
     /// The families of this version, by number.
@@ -33,7 +33,8 @@ impl View {
 
     fn range(&self, family: FamilyId, range: &KeyRange) -> Result<Scan> {
         check_family(&self.families, family)?;
-        Ok(Scan::new(Box::new(Merge::new(self.below.layers(range)?)), self.scans.open()))
+        let layers = self.below.layers(range).inspect_err(|error| self.readers.hear(error))?;
+        Ok(Scan::new(Box::new(Merge::new(layers)), self.readers.open()))
     }
 }
 
@@ -48,7 +49,8 @@ impl ReadStore for View {
 
     fn get(&self, family: FamilyId, key: &[u8]) -> Result<Option<Bytes>> {
         check_family(&self.families, family)?;
-        self.below.get(&Probe::new(LookupKey::new(family, key)?.as_slice()))
+        let found = self.below.get(&Probe::new(LookupKey::new(family, key)?.as_slice()));
+        found.inspect_err(|error| self.readers.hear(error))
     }
 
     fn scan_range(&self, family: FamilyId, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Scan> {

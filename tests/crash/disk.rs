@@ -116,6 +116,21 @@ impl Disk for Recorder {
         Ok(Box::new(Written { inner, shared: Arc::clone(&self.shared), path: path.into(), sync_failed: false }))
     }
 
+    fn create_held(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        self.shared.moment();
+        let inner = self.shared.sim.create_held(path)?;
+        Ok(Box::new(Written { inner, shared: Arc::clone(&self.shared), path: path.into(), sync_failed: false }))
+    }
+
+    fn is_abandoned(&self, path: &Path) -> Result<bool> {
+        self.shared.sim.is_abandoned(path)
+    }
+
+    fn remove_abandoned(&self, path: &Path) -> Result<bool> {
+        self.shared.moment();
+        self.shared.sim.remove_abandoned(path)
+    }
+
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         if is_temporary(path) {
             self.shared.offence(format!("{} was opened", path.display()));

@@ -1,14 +1,16 @@
 //! Maintenance by the public API: what is planned, done, kept and mended, with and without a provider.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use alluvium::backend::{IndexImage, SimIndex};
 use alluvium::checkpoint::PendingFile;
+use alluvium::fs::sim::{Operation, Persistence};
 use alluvium::fs::{DirEntry, ReadFile, SimDisk};
 use alluvium::maintenance::{Done, Task, VersionSpan};
 use alluvium::prelude::*;
@@ -203,6 +205,89 @@ fn a_retirement_lets_nothing_go_for_the_sake_of_a_run_that_cannot_be_opened() {
 }
 
 #[test]
+fn a_retirement_reads_every_page_of_what_others_go_for_the_sake_of() {
+    let disk = SimDisk::new(16);
+    let provider = open(&disk, manual());
+    (1..=20).for_each(|version| commit(&provider, version));
+    provider.snapshot().unwrap();
+    (21..=25).for_each(|version| commit(&provider, version));
+    drop(provider);
+    let snapshot = files(&disk, ".snapshot").pop().unwrap();
+    disk.flip_bit(&snapshot, 8 * 4_200).unwrap();
+    let maintenance = maintenance(&disk, 2);
+    assert_eq!(maintenance.retire().unwrap().deleted, [], "the snapshot opens, but a page of it is damaged");
+    let repaired = maintenance.repair(GO_ON).unwrap().into_result().unwrap();
+    assert_eq!(repaired.remade.len(), 1, "its parts were still there");
+    assert_eq!(maintenance.retire().unwrap().deleted.len(), 20);
+    check(&open(&disk, manual()), 24..=25);
+}
+
+#[test]
+fn a_file_that_the_medium_does_not_give_back_is_damage_and_is_made_anew() {
+    let disk = SimDisk::new(17);
+    let provider = open(&disk, manual());
+    (1..=20).for_each(|version| commit(&provider, version));
+    provider.snapshot().unwrap();
+    drop(provider);
+    let snapshot = files(&disk, ".snapshot").pop().unwrap();
+    let maintenance = maintenance(&disk, 100);
+    let reads = AtomicU64::new(0);
+    // Of the whole verification, the reads in the snapshot, which is the last file.
+    for nth in (1..).map(|step| step * 40) {
+        disk.fail_at(nth, &[Operation::Read], io::ErrorKind::Other, Persistence::Once);
+        let before = disk.faults_fired();
+        let verified = maintenance.verify(GO_ON).unwrap();
+        if disk.faults_fired() == before {
+            break;
+        }
+        assert_eq!(verified.damaged.len(), 1, "read {nth}");
+        reads.fetch_add(1, Ordering::Relaxed);
+    }
+    assert!(reads.into_inner() > 3);
+    disk.clear_faults();
+    let bad = disk.clone();
+    let repaired = maintenance.repair(&move |bytes| {
+        // As the first page of the snapshot has been read, the next cannot be.
+        if bytes > 0 && bad.faults_fired() == 0 {
+            bad.fail_at(1, &[Operation::Read], io::ErrorKind::Other, Persistence::Once);
+        }
+        ControlFlow::Continue(())
+    });
+    let repaired = repaired.unwrap();
+    assert!(repaired.remade.iter().all(|(file, _)| *file == snapshot), "{repaired:?}");
+    check(&open(&disk, manual()), 1..=20);
+}
+
+#[test]
+fn what_a_killed_maintainer_has_left_goes_and_what_one_is_writing_stays() {
+    let disk = SimDisk::new(18);
+    let provider = open(&disk, manual());
+    (1..=20).for_each(|version| commit(&provider, version));
+    let temporaries =
+        |disk: &SimDisk| disk.files().iter().filter(|path| path.to_string_lossy().contains("/.tmp-")).count();
+    let left = Mutex::new(None);
+    let maintainer = maintenance(&disk, 100);
+    maintainer
+        .compact(&|_| {
+            assert_eq!(temporaries(&disk), 1);
+            let other = maintenance(&disk, 100);
+            assert_eq!(other.retirable().unwrap().deleted, [], "somebody is writing it");
+            assert_eq!(other.retire().unwrap().deleted, []);
+            left.lock().unwrap().get_or_insert_with(|| disk.fork());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!((temporaries(&disk), files(&disk, ".snapshot").len()), (0, 1));
+    let killed = left.into_inner().unwrap().unwrap();
+    assert_eq!(temporaries(&killed), 1);
+    let would = maintenance(&killed, 100).retirable().unwrap();
+    assert!(would.deleted[0].1.contains("ended before"), "{would:?}");
+    let done = maintenance(&killed, 100).maintain(GO_ON).unwrap();
+    assert_eq!(done.len(), 1, "{done:?}");
+    assert_eq!(temporaries(&killed), 0);
+}
+
+#[test]
 fn a_task_that_is_stopped_leaves_nothing_behind() {
     let disk = SimDisk::new(7);
     let provider = open(&disk, manual());
@@ -343,4 +428,95 @@ fn a_load_that_passes_damage_over_has_it_made_anew_in_the_background() {
     assert_eq!(provider.passed_over(), Vec::<PathBuf>::new());
     assert_eq!(provider.verify(|_| ControlFlow::Continue(())).unwrap().damaged, []);
     check(&provider, 1..=25);
+}
+
+#[test]
+fn damage_that_a_read_meets_is_mended_behind_it_and_what_cannot_be_is_not_read_again_and_again() {
+    let disk = SimDisk::new(11);
+    let provider = open(&disk, manual());
+    (1..=20).for_each(|version| commit(&provider, version));
+    provider.snapshot().unwrap();
+    (21..=25).for_each(|version| commit(&provider, version));
+    drop(provider);
+    let snapshot = files(&disk, ".snapshot").pop().unwrap();
+    disk.flip_bit(&snapshot, 8 * 4_200).unwrap();
+    let (index, clock) = (SimIndex::from_image(&IndexImage::default()), Arc::new(ByHand::default()));
+    let by_hand: Arc<dyn Clock> = Arc::<ByHand>::clone(&clock);
+    let open = || {
+        let (checkpoint, ids) = (checkpoint(&disk), IdSource::seeded(1));
+        RocksDbProvider::open_with(
+            index.backend(),
+            checkpoint,
+            id(),
+            StoreOptions::default(),
+            ids,
+            Arc::clone(&by_hand),
+        )
+    };
+    let provider = open().unwrap();
+    let all = |provider: &RocksDbProvider| {
+        let state = provider.begin(Version(25)).unwrap();
+        let found: Result<BTreeMap<_, _>> = state
+            .scan(FAMILY)
+            .unwrap()
+            .map(|entry| entry.map(|entry| (entry.key.to_vec(), entry.value.to_vec())))
+            .take(1_000)
+            .collect();
+        found
+    };
+    let error = all(&provider).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Corrupt { file, .. } if *file == snapshot), "{error}");
+    index.run_pending();
+    assert_eq!(all(&provider).unwrap(), model(25), "without being opened again");
+    assert_eq!((provider.upkeep().tasks_done, provider.upkeep().tasks_failed), (1, 0));
+    drop(provider);
+
+    // Of the newest version's own delta there is no other copy.
+    let newest = files(&disk, "/00000000000000000025.00000000000000000001.delta").pop().unwrap();
+    disk.flip_bit(&newest, 8 * 200).unwrap();
+    let provider = open().unwrap();
+    for _ in 0..50 {
+        if provider.begin(Version(25)).is_ok() {
+            all(&provider).unwrap_err();
+        }
+        index.run_pending();
+    }
+    assert_eq!(provider.upkeep().tasks_done, 1, "{:?}", provider.upkeep());
+    clock.0.fetch_add(3_600_000, Ordering::Relaxed);
+    all(&provider).unwrap_err();
+    index.run_pending();
+    assert_eq!(provider.upkeep().tasks_done, 2, "{:?}", provider.upkeep());
+}
+
+#[test]
+fn a_scrub_finds_what_nobody_has_read_and_mends_it_before_anybody_does() {
+    let disk = SimDisk::new(12);
+    let (index, clock) = (SimIndex::from_image(&IndexImage::default()), Arc::new(ByHand::default()));
+    let by_hand: Arc<dyn Clock> = Arc::<ByHand>::clone(&clock);
+    let options = StoreOptions::default().scrub_every(Some(Duration::from_hours(1)));
+    let checkpoint = checkpoint(&disk);
+    let provider =
+        RocksDbProvider::open_with(index.backend(), checkpoint, id(), options, IdSource::seeded(1), by_hand).unwrap();
+    (1..=20).for_each(|version| commit(&provider, version));
+    provider.snapshot().unwrap();
+    let snapshot = files(&disk, ".snapshot").pop().unwrap();
+    disk.flip_bit(&snapshot, 8 * 4_200).unwrap();
+    let damaged = || provider.verify(|_| ControlFlow::Continue(())).unwrap().damaged.len();
+    (21..=60).for_each(|version| commit(&provider, version));
+    index.run_pending();
+    assert_eq!(damaged(), 1);
+    clock.0.fetch_add(3_600_000, Ordering::Relaxed);
+    (61..=100).for_each(|version| commit(&provider, version));
+    index.run_pending();
+    assert_eq!(damaged(), 0);
+    // And before anything is let go for the sake of a file, that is read as well.
+    provider.snapshot().unwrap();
+    disk.flip_bit(files(&disk, ".snapshot").pop().unwrap(), 8 * 4_200).unwrap();
+    assert_eq!(damaged(), 1);
+    clock.0.fetch_add(600_000, Ordering::Relaxed);
+    (101..=220).for_each(|version| commit(&provider, version));
+    index.run_pending();
+    assert_eq!(damaged(), 0);
+    assert!(files(&disk, "/00000000000000000050.00000000000000000001.delta").is_empty());
+    check(&provider, 121..=220);
 }

@@ -31,6 +31,8 @@ struct State {
     /// Random numbers taken so far.
     drawn: usize,
     locks: BTreeSet<PathBuf>,
+    /// The files that are being written and show it.
+    held: BTreeSet<FileId>,
 }
 
 /// What tests do to it.
@@ -42,7 +44,8 @@ impl SimDisk {
     }
 
     fn with(image: Image, seed: u64) -> Self {
-        let state = State { image, faults: Faults::default(), seed, drawn: 0, locks: BTreeSet::new() };
+        let state =
+            State { image, faults: Faults::default(), seed, drawn: 0, locks: BTreeSet::new(), held: BTreeSet::new() };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -195,6 +198,27 @@ impl Disk for SimDisk {
         Ok(Box::new(SimWriteFile { disk: self.clone(), path: path.to_path_buf(), id, position: 0 }))
     }
 
+    fn create_held(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let id = self.act(Operation::Create, path, |image| image.create(path))?;
+        self.state().held.insert(id);
+        Ok(Box::new(SimWriteFile { disk: self.clone(), path: path.to_path_buf(), id, position: 0 }))
+    }
+
+    fn is_abandoned(&self, path: &Path) -> Result<bool> {
+        let found = self.act(Operation::Open, path, |image| image.open(path));
+        match found {
+            Err(error) if error.is_not_found() => Ok(false),
+            found => found.map(|id| !self.state().held.contains(&id)),
+        }
+    }
+
+    fn remove_abandoned(&self, path: &Path) -> Result<bool> {
+        if !self.is_abandoned(path)? {
+            return Ok(false);
+        }
+        self.remove(path).map(|()| true)
+    }
+
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let (id, length) = self.act(Operation::Open, path, |image| {
             let id = image.open(path)?;
@@ -277,6 +301,12 @@ impl SimWriteFile {
             state.image.set_length(self.id, length);
         }
         outcome.map_err(|error| simulated(Operation::Append, &self.path, error))
+    }
+}
+
+impl Drop for SimWriteFile {
+    fn drop(&mut self) {
+        self.disk.state().held.remove(&self.id);
     }
 }
 
