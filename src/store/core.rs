@@ -10,7 +10,7 @@ use super::commit::{ChangeSet, Writer, commit};
 use super::directory::{Claimed, DirectoryOptions, MOST_ATTEMPTS, StoreDirectory, is_about_the_listing};
 use super::layers::{Layers, Source};
 use super::load::{create, load};
-use super::opening::{OpenChain, name_of};
+use super::opening::{OpenChain, name_of, with_a_way_out};
 use super::options::{Residency, StoreOptions};
 use super::scan::Readers;
 use super::slot::Slot;
@@ -122,7 +122,7 @@ impl Core {
         // Before the claim, which would fence a writer for nothing if the store is then refused.
         let listed = directory.catalog()?;
         let admission = listed.uid().map(|uid| backend.admit(uid, directory.id())).transpose()?;
-        let claimed = directory.claim_on(listed, Wanted::Newest, None, &holder)?;
+        let claimed = directory.claim_on(listed, options.wanted(), None, &holder).map_err(with_a_way_out)?;
         let admission = admission.map_or_else(|| backend.admit(claimed.uid, directory.id()), Ok)?;
         let store = backend.engine().store(claimed.uid, directory.id())?;
         let layers = {

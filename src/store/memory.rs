@@ -14,7 +14,7 @@ use super::export::Exported;
 use super::history::{self, History};
 use super::layers::RunStack;
 use super::load::merged;
-use super::opening::OpenChain;
+use super::opening::{OpenChain, with_a_way_out};
 use super::options::StoreOptions;
 use super::rewrite::write_snapshot;
 use super::scan::Readers;
@@ -103,7 +103,7 @@ impl MemoryProvider {
         let use_of = DirectoryOptions::from(&options);
         let directory = Arc::new(StoreDirectory::new(checkpoint.into(), id, use_of, ids, clock));
         let holder = format!("process {}", std::process::id());
-        let claimed = directory.claim(Wanted::Newest, None, &holder)?;
+        let claimed = directory.claim(options.wanted(), None, &holder).map_err(with_a_way_out)?;
         let current = Arc::new(Held::load(&claimed.chain)?);
         let state = State {
             epoch: claimed.epoch,

@@ -238,6 +238,16 @@ pub(crate) fn is_about_the_file(error: &Error) -> bool {
     is_unusable || error.is_not_found() || matches!(error.kind(), ErrorKind::Unsupported)
 }
 
+/// Says what to do about a store whose newest version cannot be made.
+pub(super) fn with_a_way_out(error: Error) -> Error {
+    if error.is_corrupt() || matches!(error.kind(), ErrorKind::Missing { .. }) {
+        let way = "the store cannot be opened here; a repair makes anew what it can and says which versions are left, and \
+                   StoreOptions::open_at opens at one of them";
+        return error.context(way);
+    }
+    error
+}
+
 /// The name that a run with this header has.
 pub(super) fn name_of(header: &RunHeader) -> Result<RunName> {
     match header.kind {

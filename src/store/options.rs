@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::Coverage;
+use crate::catalog::Wanted;
 use crate::error::{Error, Result};
-
 use crate::run::{Access, PageCodec};
+use crate::version::Version;
 
 /// Where the state lives while it is worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,6 +51,7 @@ pub struct StoreOptions {
     pub(super) longest_tail: usize,
     pub(super) collapse_from_bytes: u64,
     pub(super) restore_observer: RestoreObserver,
+    open_at: Option<Version>,
     retain_versions: usize,
     retain_changes: Option<u64>,
     upkeep: Upkeep,
@@ -114,6 +116,7 @@ impl Default for StoreOptions {
             longest_tail: 32,
             collapse_from_bytes: 1 << 20,
             restore_observer: RestoreObserver::default(),
+            open_at: None,
             retain_versions: 100,
             retain_changes: None,
             upkeep: Upkeep::Background,
@@ -185,6 +188,18 @@ impl StoreOptions {
     pub fn observe_restore(mut self, observe: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
         self.restore_observer = RestoreObserver(Some(Arc::new(observe)));
         self
+    }
+
+    /// The version to open at, instead of the newest. What lies above is superseded by the first commit: so a store goes on whose newest
+    /// versions are damaged, or should never have been.
+    #[must_use]
+    pub fn open_at(mut self, version: Version) -> Self {
+        self.open_at = Some(version);
+        self
+    }
+
+    pub(super) fn wanted(&self) -> Wanted {
+        self.open_at.map_or(Wanted::Newest, Wanted::At)
     }
 
     /// How many of the newest versions stay readable when the store is cleaned up; 100 unless set, at least 1.

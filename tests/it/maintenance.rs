@@ -520,3 +520,24 @@ fn a_scrub_finds_what_nobody_has_read_and_mends_it_before_anybody_does() {
     assert!(files(&disk, "/00000000000000000050.00000000000000000001.delta").is_empty());
     check(&provider, 121..=220);
 }
+
+#[test]
+fn a_store_whose_newest_version_is_damaged_goes_on_from_an_older_one() {
+    let disk = SimDisk::new(19);
+    let provider = open(&disk, manual());
+    (1..=25).for_each(|version| commit(&provider, version));
+    drop(provider);
+    disk.truncate(files(&disk, "/00000000000000000025.00000000000000000001.delta").pop().unwrap(), 30).unwrap();
+    let before = disk.files();
+    let try_at = |options| RocksDbProvider::open(&Backend::in_memory().unwrap(), checkpoint(&disk), id(), options);
+    let error = try_at(manual()).unwrap_err();
+    assert!(error.is_corrupt() && error.to_string().contains("open_at"), "{error}");
+    assert_eq!(disk.files(), before, "a refusal claims nothing");
+    let provider = try_at(manual().open_at(Version(24))).unwrap();
+    assert_eq!(content(&provider.begin(Version(24)).unwrap()), model(24));
+    commit(&provider, 25);
+    drop(provider);
+    check(&open(&disk, manual()), 1..=25);
+    let beyond = try_at(manual().open_at(Version(26))).unwrap_err();
+    assert!(matches!(beyond.kind(), ErrorKind::VersionNotFound { .. }), "{beyond}");
+}
