@@ -140,15 +140,24 @@ impl Background {
             Box::new(move || {
                 let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
                 me.is_queued.store(false, Ordering::Release);
-                if !*has_ended && let Some(core) = weak.upgrade() {
-                    me.turn(&core);
+                if !*has_ended
+                    && let Some(core) = weak.upgrade()
+                    && let Some(left) = me.turn(&core)
+                {
+                    me.ask(&core, left);
                 }
             }),
         );
     }
 
-    /// Does the most urgent thing of which something comes, and asks for another turn if more is left.
-    fn turn(&self, core: &Arc<Core>) {
+    /// Does now, in the caller's thread, what is due.
+    pub(super) fn catch_up(&self, core: &Core) {
+        let _turn = core.upkeep_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.turn(core).is_some() {}
+    }
+
+    /// Does the most urgent thing of which something comes; says how urgent the next one is, if there is one.
+    fn turn(&self, core: &Core) -> Option<Urgency> {
         self.attempt("the base", || core.merge_base()); // the plan sees to what an open replays
         let mut idle = Vec::new(); // a task of each kind at most
         while let Some(Planned { task, .. }) = self.look(core, &idle) {
@@ -156,7 +165,7 @@ impl Background {
             let pacer = Pacer::new(self.options.pace, &*self.clock, &observe);
             // After a failure the next commit asks again.
             let done = self.attempt(kind(&task), || act(core, &self.options, &task, &|bytes| pacer.observe(bytes)));
-            let Some(done) = done else { return };
+            let done = done?;
             self.state().told.tasks_done += 1;
             if let Done::Repaired(repaired) = &done {
                 self.rest_after_scrub();
@@ -167,13 +176,11 @@ impl Background {
             let is_idle =
                 matches!(&done, Done::Nothing) || matches!(&done, Done::Retired(gone) if gone.deleted.is_empty());
             if !is_idle {
-                if let Some(left) = self.look(core, &[]) {
-                    self.ask(core, left.urgency);
-                }
-                return;
+                return self.look(core, &[]).map(|left| left.urgency);
             }
             idle.push(task); // the plan would be the same again
         }
+        None
     }
 
     /// The most urgent task that is worth a turn, without those that turned out to be `idle`.

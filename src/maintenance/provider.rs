@@ -54,9 +54,11 @@ impl RocksDbProvider {
             let core = provider.core();
             background.attend(core);
             let many = core.options.retained_versions().saturating_add(MANY_FILES);
-            if !core.passed_over().is_empty() || core.files_at_open > many {
-                // What had to be passed over is made anew before the next damage; and processes that end after a few commits
-                // each never come to a look of their own.
+            if core.files_at_open > many.saturating_mul(4) {
+                // Processes that end after a few commits each leave the background no time.
+                background.catch_up(core);
+            } else if core.files_at_open > many || !core.passed_over().is_empty() {
+                // What had to be passed over is made anew before the next damage.
                 background.look_soon(core);
             }
         }

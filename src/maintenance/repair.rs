@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use crate::catalog::{Catalog, RunName};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{
-    MOST_ATTEMPTS, Prepared, StoreDirectory, VersionSpan, is_about_the_file, is_about_the_listing, prepare_collapsed,
-    prepare_snapshot, readable_and_lost, verify,
+    DamagedRun, MOST_ATTEMPTS, Prepared, StoreDirectory, VersionSpan, is_about_the_file, is_about_the_listing,
+    prepare_collapsed, prepare_snapshot, readable_and_lost, verify,
 };
 
 /// A damaged file that nothing is left to make anew from.
@@ -79,21 +79,21 @@ pub(super) fn repair(
 ) -> Result<Repaired> {
     let found = verify(directory, &mut |bytes| observe(bytes))?;
     let mut repaired = Repaired { runs: found.runs, bytes: found.bytes, ..Repaired::default() };
-    let mut damaged: BTreeSet<RunName> = found.damaged_runs.iter().map(|(name, _)| *name).collect();
+    let mut damaged: BTreeSet<RunName> = found.damaged_runs.iter().map(|run| run.name).collect();
     let mut catalog = directory.catalog()?;
     // Snapshots first, the oldest first: what one is made of may be another one.
-    let mut left: Vec<(RunName, String)> = found.damaged_runs.clone();
-    left.sort_by_key(|(name, _)| (!name.is_snapshot(), *name));
+    let mut left: Vec<DamagedRun> = found.damaged_runs.clone();
+    left.sort_by_key(|run| (!run.name.is_snapshot(), run.name));
     loop {
         let before = left.len();
         let mut still = Vec::new();
-        for (name, damage) in left {
+        for run in left {
             let at = |bytes: u64| observe(found.bytes.saturating_add(bytes));
-            if remake(directory, &catalog, &name, &mut damaged, &at)? {
-                repaired.remade.push((directory.display_path(name), damage));
+            if remake(directory, &catalog, &run, &mut damaged, &at)? {
+                repaired.remade.push((directory.display_path(run.name), run.damage));
                 catalog = directory.catalog()?;
             } else {
-                still.push((name, damage));
+                still.push(run);
             }
         }
         left = still;
@@ -104,8 +104,8 @@ pub(super) fn repair(
     let not_runs = found
         .damaged
         .iter()
-        .filter(|(file, _)| !found.damaged_runs.iter().any(|(name, _)| directory.display_path(name) == *file));
-    let irreparable = left.into_iter().map(|(name, damage)| (directory.display_path(name), damage));
+        .filter(|(file, _)| !found.damaged_runs.iter().any(|run| directory.display_path(run.name) == *file));
+    let irreparable = left.into_iter().map(|run| (directory.display_path(run.name), run.damage));
     let irreparable = irreparable.chain(not_runs.cloned());
     repaired.irreparable = irreparable.map(|(file, damage)| Irreparable { file, damage }).collect();
     let mut attempt = 0;
@@ -124,10 +124,11 @@ pub(super) fn repair(
 fn remake(
     directory: &StoreDirectory,
     catalog: &Catalog,
-    name: &RunName,
+    run: &DamagedRun,
     damaged: &mut BTreeSet<RunName>,
     observe: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
 ) -> Result<bool> {
+    let name = &run.name;
     if !catalog.lineage().owns(name.to()) || name.is_single() {
         return Ok(false); // void anyway, or the only one of its kind
     }
@@ -138,8 +139,11 @@ fn remake(
     };
     let Some(mut made) = made else { return Ok(false) };
     made.sync()?; // durable, though not to be seen: from here on the damaged one is not needed
-    directory.take_away(name)?;
-    made.publish()?;
+    // Where somebody else has made it anew meanwhile, other files may have gone for the sake of that.
+    if directory.run_id(name) == run.id {
+        directory.take_away(name)?;
+        made.publish()?;
+    }
     damaged.remove(name);
     Ok(true)
 }

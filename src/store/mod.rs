@@ -69,6 +69,6 @@ pub(crate) use rewrite::{Observer, Prepared, collapse, prepare_collapsed, prepar
 pub use scan::{Entry, Scan};
 pub use stats::{FamilyStats, Histogram, LargeEntry, Stats};
 pub use transaction::Transaction;
-pub(crate) use upkeep::{Retained, readable_and_lost, retirable, retire, verify};
+pub(crate) use upkeep::{DamagedRun, Retained, readable_and_lost, retirable, retire, verify};
 pub use upkeep::{Retired, Verified, VersionSpan};
 pub use view::View;

@@ -11,7 +11,7 @@ use crate::catalog::{Catalog, RunName};
 use crate::entry::Families;
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::{Access, Run, RunHeader};
-use crate::version::{Mark, RunKind, StoreUid, VersionId};
+use crate::version::{Mark, RunId, RunKind, StoreUid, VersionId};
 
 /// The runs that make one version, opened and checked against each other; oldest first.
 #[derive(Debug)]
@@ -163,6 +163,11 @@ impl StoreDirectory {
             }
             None => self.verify_run(catalog, name, observe).map(drop),
         }
+    }
+
+    /// Which run has the name `name`, as far as it says so.
+    pub(crate) fn run_id(&self, name: &RunName) -> Option<RunId> {
+        self.open_anew(name, Access::Positioned).ok().map(|run| run.header().id)
     }
 
     /// How often reading a run from end to end has found damage that was not known before.

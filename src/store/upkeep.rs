@@ -26,7 +26,16 @@ pub struct Verified {
     /// The retained versions that can no longer be read, by what is damaged or missing; ascending.
     pub lost: Vec<VersionSpan>,
     /// The runs among the damaged files.
-    pub(crate) damaged_runs: Vec<(RunName, String)>,
+    pub(crate) damaged_runs: Vec<DamagedRun>,
+}
+
+/// A run that is damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DamagedRun {
+    pub(crate) name: RunName,
+    /// Which one it is, if it says so: another one of its name was made anew meanwhile.
+    pub(crate) id: Option<RunId>,
+    pub(crate) damage: String,
 }
 
 /// Versions from one to another, both among them.
@@ -99,7 +108,8 @@ pub(crate) fn verify(directory: &StoreDirectory, observe: &mut dyn FnMut(u64) ->
             Err(error) if error.is_not_found() => continue, // cleaned up since the listing
             Err(error) if is_about_the_file(&error) => {
                 verified.damaged.push((directory.display_path(name), error.to_string()));
-                verified.damaged_runs.push((*name, error.to_string()));
+                let id = directory.run_id(name);
+                verified.damaged_runs.push(DamagedRun { name: *name, id, damage: error.to_string() });
             }
             Err(error) => return Err(error),
         }
@@ -116,12 +126,8 @@ pub(crate) fn verify(directory: &StoreDirectory, observe: &mut dyn FnMut(u64) ->
 }
 
 /// The versions that are lost; looks again where a clean-up by somebody else may have overtaken the listing.
-pub(super) fn lost(
-    directory: &StoreDirectory,
-    catalog: &Catalog,
-    damaged: &[(RunName, String)],
-) -> Result<Vec<VersionSpan>> {
-    let damaged: BTreeSet<RunName> = damaged.iter().map(|(name, _)| *name).collect();
+pub(super) fn lost(directory: &StoreDirectory, catalog: &Catalog, damaged: &[DamagedRun]) -> Result<Vec<VersionSpan>> {
+    let damaged: BTreeSet<RunName> = damaged.iter().map(|run| run.name).collect();
     let mut lost = readable_and_lost(catalog, &damaged).1;
     for _ in 1..MOST_ATTEMPTS {
         if lost.is_empty() {

@@ -541,3 +541,47 @@ fn a_store_whose_newest_version_is_damaged_goes_on_from_an_older_one() {
     let beyond = try_at(manual().open_at(Version(26))).unwrap_err();
     assert!(matches!(beyond.kind(), ErrorKind::VersionNotFound { .. }), "{beyond}");
 }
+
+#[test]
+fn of_two_repairs_at_once_the_later_one_leaves_the_file_that_the_other_made() {
+    let disk = SimDisk::new(20);
+    let provider = open(&disk, manual());
+    (1..=20).for_each(|version| commit(&provider, version));
+    provider.snapshot().unwrap();
+    drop(provider);
+    let snapshot = files(&disk, ".snapshot").pop().unwrap();
+    disk.flip_bit(&snapshot, 8 * 4_200).unwrap();
+    let all: usize = disk.files().iter().map(|file| disk.read_file(file).unwrap().len()).sum();
+    let made = Mutex::new(None);
+    let repaired = maintenance(&disk, 100)
+        .repair(&|bytes| {
+            // Everything has been read, and the new file is being written.
+            if bytes > all as u64 {
+                made.lock().unwrap().get_or_insert_with(|| {
+                    assert_eq!(maintenance(&disk, 100).repair(GO_ON).unwrap().remade.len(), 1);
+                    disk.read_file(&snapshot).unwrap()
+                });
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!((repaired.remade.len(), repaired.irreparable.len()), (1, 0));
+    assert_eq!(disk.read_file(&snapshot).unwrap().as_slice(), made.into_inner().unwrap().unwrap().as_slice());
+    check(&open(&disk, manual()), 1..=20);
+}
+
+#[test]
+fn processes_that_end_after_each_commit_leave_a_bounded_number_of_files() {
+    let disk = SimDisk::new(21);
+    let mut most = 0;
+    for version in 1..=1_500 {
+        let index = SimIndex::from_image(&IndexImage::default());
+        let options = StoreOptions::default().retain_versions(5).unwrap();
+        let provider = RocksDbProvider::open(index.backend(), checkpoint(&disk), id(), options).unwrap();
+        commit(&provider, version);
+        drop(provider); // before the background had a turn
+        most = most.max(disk.files().len());
+    }
+    assert!(most < 600, "{most} files");
+    check(&open(&disk, manual()), 1_496..=1_500);
+}
