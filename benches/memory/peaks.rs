@@ -14,7 +14,8 @@ pub(crate) fn measure(sizes: &Sizes, dir: &Path, report: &mut Report) -> Result<
     for (limit_mib, keys) in &sizes.peaks {
         for stores in &sizes.stores {
             for residency in RESIDENCIES {
-                let plan = Plan { keys: *keys, stores: *stores, residency, limit_mib: *limit_mib, dir: dir.into() };
+                let plan =
+                    Plan { keys: *keys, stores: *stores, residency, limit_mib: *limit_mib, reads: 0, dir: dir.into() };
                 let scratch = Scratch::new(dir, plan.disk_bytes())?;
                 let plan = plan.within(scratch.path().into());
                 let case = format!("{limit_mib} MiB, {stores} stores, {}, {keys} keys", plan.residency_name());

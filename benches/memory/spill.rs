@@ -21,7 +21,7 @@ pub(crate) fn measure(sizes: &Sizes, dir: &Path, report: &mut Report) -> Result<
     let limit_mib = sizes.spill_limit_mib;
     let keys = TIMES * limit_mib * MIB / (KEY_BYTES + VALUE_BYTES) as u64;
     for residency in RESIDENCIES {
-        let tight = Plan { keys, stores: 1, residency, limit_mib, dir: dir.into() };
+        let tight = Plan { keys, stores: 1, residency, limit_mib, reads: 0, dir: dir.into() };
         let roomy = Plan { limit_mib: limit_mib * ROOMY, ..tight.clone() };
         let case = format!("a transaction of {keys} keys, {limit_mib} MiB, {}", tight.residency_name());
         let (mut ratios, mut speeds, mut peak) = (vec![], vec![], 0.0_f64); // one a round

@@ -137,6 +137,7 @@ impl Job<'_> {
         for version in 0..plan.loaded().0 {
             for (store, provider) in stores.each() {
                 let mut transaction = provider.begin(Version(version))?;
+                self.read_some(&transaction, store, version * plan.commit_keys())?;
                 let numbers =
                     (version * plan.commit_keys()..plan.store_keys()).take(usize::try_from(plan.commit_keys())?);
                 let mut count = 0;
@@ -155,6 +156,17 @@ impl Job<'_> {
         self.settle(&stores)?;
         self.close(stores);
         Ok(self.done(began, self.all_keys()))
+    }
+
+    /// Reads as many keys as the plan wants, of the first `loaded` of a store.
+    fn read_some(&self, transaction: &impl ReadStore, store: u64, loaded: u64) -> Result<(), Failure> {
+        let draws =
+            (0..self.plan.reads).filter_map(|draw| mix(transaction.version().0 << 32 | draw).checked_rem(loaded));
+        for number in draws {
+            let found = transaction.get(FamilyId::DEFAULT, &self.plan.key(store, number))?;
+            expect("whether a key is there", &found.is_some(), &true)?;
+        }
+        Ok(())
     }
 
     /// What the commits left for later belongs to them.
@@ -180,6 +192,7 @@ impl Job<'_> {
         for version in plan.loaded().0..plan.newest().0 {
             for (store, provider) in stores.each() {
                 let mut transaction = provider.begin(Version(version))?;
+                self.read_some(&transaction, store, plan.store_keys())?;
                 for number in plan.overwritten(store, Version(version + 1)) {
                     let value = plan.value(store, number, plan.newest());
                     transaction.put(FamilyId::DEFAULT, &plan.key(store, number), &value)?;

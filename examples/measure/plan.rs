@@ -34,12 +34,14 @@ pub(crate) struct Plan {
     pub(crate) stores: u64,
     pub(crate) residency: Residency,
     pub(crate) limit_mib: u64,
+    /// Keys that each commit reads before it writes, drawn at random from those that are there: caches are as full then as in a job.
+    pub(crate) reads: u64,
     pub(crate) dir: PathBuf,
 }
 
 impl Plan {
     pub(crate) fn new(dir: PathBuf) -> Self {
-        Self { keys: 3_000_000, stores: 1, residency: Residency::Mapped, limit_mib: 48, dir }
+        Self { keys: 3_000_000, stores: 1, residency: Residency::Mapped, limit_mib: 48, reads: 0, dir }
     }
 
     /// The same with another number of keys.
@@ -59,6 +61,7 @@ impl Plan {
             "--keys" => self.keys = value()?.parse()?,
             "--stores" => self.stores = value()?.parse()?,
             "--limit" => self.limit_mib = mebibytes(&value()?)?,
+            "--reads" => self.reads = value()?.parse()?,
             "--residency" => self.residency = residency(&value()?)?,
             "--dir" => self.dir = value()?.into(),
             _ => return Ok(false),
@@ -80,6 +83,7 @@ impl Plan {
             ("--keys", self.keys.to_string()),
             ("--stores", self.stores.to_string()),
             ("--limit", format!("{}MiB", self.limit_mib)),
+            ("--reads", self.reads.to_string()),
             ("--residency", self.residency_name().into()),
         ];
         let words = words.into_iter().flat_map(|(word, value)| [word.into(), value.into()]);

@@ -254,12 +254,12 @@ impl Backend {
         self.inner.budget.limit().saturating_sub(fixed) / 2
     }
 
-    /// Room for the buffers of a merge or a restore in the caller's thread; waits for it.
+    /// Room for the buffers of so many `writers` of a merge or a restore; waits for it.
     ///
     /// # Errors
     /// `MemoryLimit` where nobody gave some back in time.
-    pub(crate) fn lease_buffers(&self, purpose: Purpose) -> Result<Lease> {
-        let bytes = buffers_bytes(self.inner.budget.limit());
+    pub(crate) fn lease_buffers(&self, purpose: Purpose, writers: u64) -> Result<Lease> {
+        let bytes = writers.saturating_mul(buffers_bytes(self.inner.budget.limit()));
         self.inner.budget.lease_waiting(bytes, purpose, self.inner.options.longest_wait())
     }
 

@@ -314,7 +314,7 @@ impl Core {
         write: impl Fn(&StoreDirectory, &OpenChain) -> Result<Option<RunName>>,
     ) -> Result<Version> {
         let _one_at_a_time = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
-        let _buffers = self.backend.lease_buffers(self.purpose("merge", false))?;
+        let _buffers = self.backend.lease_buffers(self.purpose("merge", false), 1)?;
         if let Some((to, top)) = self.left_behind() {
             // Nothing is sealed anew before the base has moved up to where it should have been long ago, or every failure would
             // leave one generation more.

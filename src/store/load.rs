@@ -133,7 +133,8 @@ fn restore(
     let total_bytes = chain.base.iter().map(|run| run.properties().key_bytes + run.properties().value_bytes).sum();
     let observe = |done_bytes| options.restore_observer.call(Progress { done_bytes, total_bytes });
     let owner = chain.base.last().map(|run| Arc::from(run.header().store.to_string()));
-    let _buffers = backend.lease_buffers(Purpose { kind: "restore", owner, can_give: false })?;
+    // One table file is written while the one before it becomes durable.
+    let _buffers = backend.lease_buffers(Purpose { kind: "restore", owner, can_give: false }, 2)?;
     let mut content = merged(chain.base.iter().rev()).live();
     let record = backend.engine().ingest(store, &mut content, chain.base_mark(), &observe)?;
     let in_use = backend.take(record.id, &[]).ok_or_else(|| Error::new(ErrorKind::Engine, "a new index is in use"))?;
