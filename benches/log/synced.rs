@@ -77,21 +77,25 @@ pub(crate) fn one_writer(args: &Args, dir: &Path, report: &mut Report) -> Result
 
 pub(crate) fn many_writers(args: &Args, dir: &Path, report: &mut Report) -> Result<(), Failure> {
     let options = LogOptions::default();
+    let plain = LogOptions { preallocates: false, ..LogOptions::default() };
     let rivals = rival::contenders(args);
     let syncs = args.syncs;
     let mut single = |dir: &Path| logged(&open(dir, &options)?, 1024, syncs, 1);
     let mut many = |dir: &Path| logged(&open(dir, &options)?, 1024, syncs, WRITERS);
     let mut slow_single = |dir: &Path| logged(&slow(dir, &options)?, 1024, syncs, 1);
     let mut slow_many = |dir: &Path| logged(&slow(dir, &options)?, 1024, syncs, WRITERS);
+    let mut plain_single = |dir: &Path| logged(&open(dir, &plain)?, 1024, syncs, 1);
+    let mut plain_many = |dir: &Path| logged(&open(dir, &plain)?, 1024, syncs, WRITERS);
     let mut rival_runs: Vec<Box<Turn<'_>>> = Vec::new();
     for rival in &rivals {
         rival_runs.push(Box::new(move |dir| rival.run(dir, 1024, syncs, WRITERS)));
     }
-    let mut contenders: Vec<&mut Turn<'_>> = vec![&mut single, &mut many, &mut slow_single, &mut slow_many];
+    let mut contenders: Vec<&mut Turn<'_>> =
+        vec![&mut single, &mut many, &mut slow_single, &mut slow_many, &mut plain_single, &mut plain_many];
     contenders.extend(rival_runs.iter_mut().map(|run| run.as_mut() as &mut Turn<'_>));
     let figures = alternate(args, dir, &mut contenders)?;
-    let [single, many, slow_single, slow_many, others @ ..] = figures.as_slice() else {
-        return Err("four contenders".into());
+    let [single, many, slow_single, slow_many, plain_single, plain_many, others @ ..] = figures.as_slice() else {
+        return Err("six contenders".into());
     };
     let case = |what: &str| format!("{WRITERS} writers, 1024 B, synced, {what}");
     report.figure(&case("log"), median(many.iter().copied()), "records/s", None)?;
@@ -99,6 +103,10 @@ pub(crate) fn many_writers(args: &Args, dir: &Path, report: &mut Report) -> Resu
     // What the group is for: where a sync takes long, 64 share one. Above, the writers' own work takes longer than it.
     let longer = format!("log / one writer, syncs {} ms longer", SLOWER.as_millis());
     report.figure(&case(&longer), ratio(slow_many, slow_single), "×", args.must(25.0))?;
+    // Without reserved room a lone writer's sync has more to write than its record, and 64 share that too.
+    report.figure(&case("log, not preallocated"), median(plain_many.iter().copied()), "records/s", None)?;
+    report.figure(&case("log / one writer, neither preallocated"), ratio(plain_many, plain_single), "×", None)?;
+    report.figure(&case("log / one writer, only the log preallocated"), ratio(many, plain_single), "×", None)?;
     for (rival, other) in rivals.iter().zip(others) {
         let name = rival.name;
         report.figure(&case(name), median(other.iter().copied()), "records/s", None)?;
