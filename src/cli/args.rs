@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::log::LogCommand;
-use super::spelling::Spelling;
+use super::spelling::{Spelling, quoted};
 
 /// The notes below the help of the whole tool.
 const NOTES: &str = "\
@@ -29,7 +29,7 @@ Exit codes:
   0  done
   1  damage was found, or a file is missing
   2  the arguments are wrong
-  3  there is no such checkpoint, store, version, family or key
+  3  there is no such checkpoint (nothing, a file or a symbolic link has the path), store, version, family or key
   4  refused for now: somebody else holds or has changed the store, or the target already exists
   5  the machine failed: disk full, no permission, I/O error
 
@@ -199,6 +199,14 @@ pub(super) struct Place {
     pub(super) json: bool,
 }
 
+impl Place {
+    /// The checkpoint, and the store where it was named, as they are typed in a shell.
+    pub(super) fn words(&self) -> String {
+        let store = self.store.as_ref().map(|store| format!(" --store {}", quoted(store)));
+        format!("{}{}", quoted(&self.checkpoint), store.unwrap_or_default())
+    }
+}
+
 /// How bytes are spelled.
 #[derive(Debug, Args, Clone, Copy)]
 pub(super) struct Spellings {
@@ -237,9 +245,9 @@ pub(super) struct Get {
     pub(super) place: Place,
     /// The key, spelled as --keys says.
     pub(super) key: String,
-    /// The family that the key is in.
-    #[arg(long, short, default_value = "default")]
-    pub(super) family: String,
+    /// The family that the key is in; `default` where it is left out.
+    #[arg(long, short)]
+    pub(super) family: Option<String>,
     /// The version; the newest where it is left out.
     #[arg(long)]
     pub(super) at: Option<u64>,
@@ -277,7 +285,7 @@ pub(super) struct Scan {
 pub(super) struct ChangesArgs {
     #[command(flatten)]
     pub(super) place: Place,
-    /// The first version; the same as --to where it is left out.
+    /// The first version; the same as --to where it is left out. The one after the newest gives nothing yet, and is no error.
     #[arg(long)]
     pub(super) from: Option<u64>,
     /// The last version; the newest where it is left out.

@@ -5,28 +5,27 @@ use super::console::Console;
 use super::failure::{Exit, Failure, Outcome};
 use super::json::Json;
 use super::place;
-use crate::store::{ChangeEvent, Changed, Difference, Entry, ReadStore};
+use crate::store::{ChangeEvent, Changed, Difference, Entry, ReadStore, View};
 use crate::version::Version;
+
+/// The family that every store has.
+const DEFAULT_FAMILY: &str = "default";
 
 /// `alluvium get`
 pub(super) fn get(args: &Get, console: &mut Console<'_>) -> Outcome<Exit> {
     let key = args.spelling.keys.read(&args.key)?;
     let history = place::history(&args.place)?;
     let view = history.read_at(place::version(&history, args.at)?)?;
-    let family = place::family(view.families(), &args.family)?;
+    let name = args.family.as_deref().unwrap_or(DEFAULT_FAMILY);
+    let family = place::family(view.families(), name)?;
     let Some(value) = view.get(family, &key)? else {
-        let shown = args.spelling.keys.show(&key);
-        return Err(Failure::NotFound(format!(
-            "version {} has no key {shown} in the family {}",
-            view.version(),
-            args.family
-        )));
+        return Err(no_key(args, &view, &key, name));
     };
     let value = args.spelling.values.show(&value);
     if args.place.json {
         console.json(&Json::object([
             ("version", view.version().0.into()),
-            ("family", args.family.as_str().into()),
+            ("family", name.into()),
             ("key", args.spelling.keys.show(&key).into()),
             ("value", value.into()),
         ]))?;
@@ -34,6 +33,16 @@ pub(super) fn get(args: &Get, console: &mut Console<'_>) -> Outcome<Exit> {
         console.line(value)?;
     }
     Ok(Exit::Done)
+}
+
+fn no_key(args: &Get, view: &View, key: &[u8], family: &str) -> Failure {
+    let mut text =
+        format!("version {} has no key {} in the family {family}", view.version(), args.spelling.keys.show(key));
+    // Whoever has named a family knows that there are several.
+    if args.family.is_none() && view.families().names().len() > 1 {
+        text += &format!("; name another one with --family: there are {}", place::family_names(view.families()));
+    }
+    Failure::NotFound(text)
 }
 
 /// `alluvium scan`
@@ -71,8 +80,15 @@ pub(super) fn scan(args: &Scan, console: &mut Console<'_>) -> Outcome<Exit> {
 /// `alluvium changes`
 pub(super) fn changes(args: &ChangesArgs, console: &mut Console<'_>) -> Outcome<Exit> {
     let history = place::history(&args.place)?;
-    let to = place::version(&history, args.to)?;
+    let newest = history.latest()?;
+    let mut to = args.to.map_or(newest, Version);
     let from = args.from.map_or(to, Version);
+    if to == newest && from == newest.next() {
+        return Ok(Exit::Done); // whoever asks for what is new since then has seen all there is
+    }
+    if args.to.is_none() {
+        to = to.max(from); // that it is not there is what is wrong with it
+    }
     if from > to {
         return Err(Failure::Usage(format!("version {from} is above version {to}: --from is the older one")));
     }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use super::args::{Command, Place};
+use super::spelling::quoted;
 use crate::error::{Advice, Error, ErrorKind};
 
 /// How the tool ended, as its exit code says it.
@@ -42,6 +44,43 @@ pub(super) enum Failure {
     Output(io::Error),
 }
 
+/// What a command is about, as it was typed, so that hints can be copied.
+#[derive(Debug)]
+pub(super) enum Subject {
+    /// Stores: the checkpoint, and the one store where it was named.
+    Stores(String),
+    /// A log: its folder.
+    Log(String),
+    /// The file of an export.
+    Exported,
+}
+
+impl Subject {
+    /// What `command` is about.
+    pub(super) fn of(command: &Command) -> Self {
+        match command {
+            Command::Ls(args) => Self::stores(&args.place),
+            Command::Versions(args) => Self::stores(&args.place),
+            Command::Get(args) => Self::stores(&args.place),
+            Command::Scan(args) => Self::stores(&args.place),
+            Command::Changes(args) => Self::stores(&args.place),
+            Command::Diff(args) => Self::stores(&args.place),
+            Command::Stats(args) => Self::stores(&args.place),
+            Command::Verify(args) => Self::stores(&args.place),
+            Command::Repair(args) => Self::stores(&args.place),
+            Command::Compact(args) => Self::stores(&args.place),
+            Command::Retire(args) => Self::stores(&args.place),
+            Command::Export(args) => Self::stores(&args.place),
+            Command::Import(_) => Self::Exported,
+            Command::Log { command } => Self::Log(quoted(command.dir())),
+        }
+    }
+
+    fn stores(place: &Place) -> Self {
+        Self::Stores(place.words())
+    }
+}
+
 /// The result of everything here that can fail.
 pub(super) type Outcome<T> = Result<T, Failure>;
 
@@ -80,19 +119,27 @@ impl Failure {
     }
 
     /// What to do next, where the text does not say it.
-    pub(super) fn hint(&self) -> Option<String> {
+    pub(super) fn hint(&self, subject: &Subject) -> Option<String> {
         let Self::Store(error) = self else { return None };
-        match error.kind() {
-            ErrorKind::VersionNotFound { .. } => Some("`alluvium versions` lists what can be read".into()),
-            ErrorKind::Collapsed { from, to } => {
-                Some(format!("`alluvium diff … {from} {to}` shows what is still known of these versions"))
+        match (error.kind(), subject) {
+            (ErrorKind::VersionNotFound { .. }, Subject::Stores(words)) => {
+                Some(format!("`alluvium versions {words}` lists what can be read"))
             }
-            ErrorKind::Unsupported => Some("a newer build may read it".into()),
-            _ => match error.advice() {
-                Advice::Restore => {
-                    Some("`alluvium verify` finds all damage, `alluvium repair` mends what can be mended".into())
+            (ErrorKind::Collapsed { from, to }, Subject::Stores(words)) => {
+                Some(format!("`alluvium diff {words} {from} {to}` shows what is still known of these versions"))
+            }
+            (ErrorKind::Unsupported, _) => Some("a newer build may read it".into()),
+            _ => match (error.advice(), subject) {
+                (Advice::Restore, Subject::Stores(words)) => Some(format!(
+                    "`alluvium verify {words}` finds all damage, `alluvium repair {words}` mends what can be mended"
+                )),
+                (Advice::Restore, Subject::Log(dir)) => Some(format!(
+                    "`alluvium log verify {dir}` finds all damage, `alluvium log salvage {dir} --to …` copies what can still be read"
+                )),
+                (Advice::Restore, Subject::Exported) => {
+                    Some("only a file that `alluvium export` wrote can be imported".into())
                 }
-                Advice::Retry => Some("the same command may succeed later".into()),
+                (Advice::Retry, _) => Some("the same command may succeed later".into()),
                 _ => None,
             },
         }
@@ -110,10 +157,10 @@ fn exit_of(kind: &ErrorKind) -> Exit {
         | ErrorKind::Indeterminate { .. }
         | ErrorKind::Unknown { .. }
         | ErrorKind::AlreadyExists { .. }
+        | ErrorKind::Foreign { .. }
         | ErrorKind::Cancelled
         | ErrorKind::Poisoned => Exit::Refused,
-        ErrorKind::Foreign { .. }
-        | ErrorKind::MemoryLimit { .. }
+        ErrorKind::MemoryLimit { .. }
         | ErrorKind::DiskFull { .. }
         | ErrorKind::PermissionDenied { .. }
         | ErrorKind::Io { .. }

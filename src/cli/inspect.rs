@@ -1,16 +1,16 @@
 //! `ls` and `versions`: what there is.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::args::{Ls, Versions};
 use super::console::Console;
 use super::failure::{Exit, Failure, Outcome};
 use super::json::Json;
 use super::place;
+use super::spelling::{escaped, quoted};
 use super::table::{Table, bytes_for_people, count};
 use crate::entry::StateStoreId;
-use crate::store::{FileRole, History, Inventory};
+use crate::store::{FileRole, Inventory};
 
 const ROLES: [FileRole; 8] = [
     FileRole::Snapshot,
@@ -53,12 +53,7 @@ pub(super) fn ls(args: &Ls, console: &mut Console<'_>) -> Outcome<Exit> {
     let (checkpoint, ids) = place::stores(&args.place)?;
     let mut stores = Vec::new(); // one a store
     for id in ids {
-        let history = History::open(Arc::clone(&checkpoint), id.clone()).map_err(|error| match &args.place.store {
-            Some(name) if error.is_not_found() => {
-                Failure::NotFound(format!("{} has no store {name}", args.place.checkpoint.display()))
-            }
-            _ => error.into(),
-        })?;
+        let history = place::open(&checkpoint, &args.place, &id)?;
         stores.push((id, history.inventory()?));
     }
     let is_whole = stores.iter().all(|(_, inventory)| inventory.lost.is_empty());
@@ -66,18 +61,18 @@ pub(super) fn ls(args: &Ls, console: &mut Console<'_>) -> Outcome<Exit> {
     if args.place.json {
         let shown = args.place.checkpoint.display().to_string();
         let stores: Vec<Json> = stores.iter().map(|(id, inventory)| in_json(id, inventory, args.files)).collect();
+        let is_empty = stores.is_empty();
         console.json(&Json::object([("checkpoint", shown.into()), ("stores", stores.into())]))?;
-        return Ok(exit);
+        return if is_empty { Err(place::no_store(&args.place)) } else { Ok(exit) };
     }
     if stores.is_empty() {
-        let shown = args.place.checkpoint.display();
-        return Err(Failure::NotFound(format!("{shown} holds no store: there is nothing below {shown}/state")));
+        return Err(place::no_store(&args.place));
     }
     table_of_stores(&stores, console)?;
     for (id, inventory) in stores.iter().filter(|(_, inventory)| !inventory.lost.is_empty()) {
         let lost = super::maintain::spans(&inventory.lost);
-        console
-            .line(format!("{id}: files are missing or damaged: versions {lost} cannot be read; see alluvium repair"))?;
+        let repair = format!("alluvium repair {} --store {id}", quoted(&args.place.checkpoint));
+        console.line(format!("{id}: files are missing or damaged: versions {lost} cannot be read; see {repair}"))?;
     }
     if args.files {
         for (id, inventory) in &stores {
@@ -88,7 +83,7 @@ pub(super) fn ls(args: &Ls, console: &mut Console<'_>) -> Outcome<Exit> {
     console.line(LEGEND)?;
     table_of_roles(&stores, console)?;
     console.line("")?;
-    let shown = args.place.checkpoint.display();
+    let shown = quoted(&args.place.checkpoint);
     let store = match stores.as_slice() {
         [(id, _), _, ..] => format!(" --store {id}"),
         _ => String::new(),
@@ -128,7 +123,7 @@ fn table_of_files(id: &StateStoreId, inventory: &Inventory, console: &mut Consol
     let mut table = Table::new(&["FILE", "WHAT", " BYTES"]);
     for file in &inventory.files {
         // A name that is not ours may hold anything.
-        let name = super::spelling::escaped(file.name.as_bytes());
+        let name = escaped(file.name.as_bytes());
         table.row([name, about(file.role).0.into(), file.bytes.to_string()]);
     }
     table.lines().try_for_each(|line| console.line(line))
@@ -180,7 +175,7 @@ fn in_json(id: &StateStoreId, inventory: &Inventory, with_files: bool) -> Json {
     ];
     if with_files {
         let files = inventory.files.iter().map(|file| {
-            let name = super::spelling::escaped(file.name.as_bytes());
+            let name = escaped(file.name.as_bytes());
             Json::object([("name", name.into()), ("role", about(file.role).0.into()), ("bytes", file.bytes.into())])
         });
         members.push(("file_list", files.collect::<Vec<Json>>().into()));

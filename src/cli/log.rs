@@ -73,6 +73,18 @@ pub(super) struct CleanArgs {
     below: Option<u64>,
 }
 
+impl LogCommand {
+    /// The log's folder.
+    pub(super) fn dir(&self) -> &PathBuf {
+        match self {
+            Self::Ls(folder) | Self::Verify(folder) => &folder.dir,
+            Self::Read(args) => &args.folder.dir,
+            Self::Salvage(args) => &args.folder.dir,
+            Self::Clean(args) => &args.folder.dir,
+        }
+    }
+}
+
 pub(super) fn log(command: &LogCommand, console: &mut Console<'_>) -> Outcome<Exit> {
     match command {
         LogCommand::Ls(folder) => {

@@ -1,12 +1,15 @@
 //! From the words on the command line to a checkpoint, a store, a version, a family.
 
-use std::path::Path;
+use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 
 use super::args::Place;
 use super::failure::{Failure, Outcome};
+use super::spelling::quoted;
 use crate::checkpoint::{Checkpoint, LocalCheckpoint};
 use crate::entry::{Families, FamilyId, Name, StateStoreId};
+use crate::error::Error;
+use crate::fs::{Disk, FileKind, RealDisk};
 use crate::store::History;
 use crate::version::Version;
 
@@ -15,7 +18,30 @@ const NAMED: usize = 10;
 
 /// The checkpoint at `path`, for reading.
 pub(super) fn checkpoint(path: &Path) -> Outcome<Arc<dyn Checkpoint>> {
-    Ok(LocalCheckpoint::existing(path)?.into())
+    LocalCheckpoint::existing(path).map(Into::into).map_err(|error| no_directory(path, "checkpoint", error))
+}
+
+/// What is to be said where the directory of a `thing` cannot be opened: whatever else has the path is no such thing.
+pub(super) fn no_directory(path: &Path, thing: &str, error: Error) -> Failure {
+    let shown = path.display();
+    // Without trailing separators, which would make the system follow a symbolic link.
+    let there = absolute(path).map(|path| path.components().collect::<PathBuf>());
+    let stat = there.ok().and_then(|path| RealDisk::new().stat(&path).ok().flatten());
+    Failure::NotFound(match stat.map(|stat| stat.kind) {
+        None if error.is_not_found() => format!("there is no {thing} {shown}: nothing is there"),
+        Some(FileKind::Link) => match path.canonicalize() {
+            Ok(real) => format!("{shown} is a symbolic link, and none is followed here: name {} itself", quoted(real)),
+            Err(_) => format!("there is no {thing} {shown}: it is a symbolic link that leads to nothing"),
+        },
+        Some(FileKind::File | FileKind::Other) => format!("there is no {thing} {shown}: it is a file, not a directory"),
+        _ => return error.into(),
+    })
+}
+
+/// That a checkpoint holds nothing.
+pub(super) fn no_store(place: &Place) -> Failure {
+    let shown = place.checkpoint.display();
+    Failure::NotFound(format!("{shown} holds no store: there is nothing below {shown}/state"))
 }
 
 /// The stores that are meant: the one that was named, or all.
@@ -32,11 +58,10 @@ pub(super) fn stores(place: &Place) -> Outcome<(Arc<dyn Checkpoint>, Vec<StateSt
 pub(super) fn existing_stores(place: &Place) -> Outcome<(Arc<dyn Checkpoint>, Vec<StateStoreId>)> {
     let (checkpoint, stores) = stores(place)?;
     if stores.is_empty() {
-        let shown = place.checkpoint.display();
-        return Err(Failure::NotFound(format!("{shown} holds no store: there is nothing below {shown}/state")));
+        return Err(no_store(place));
     }
     for id in &stores {
-        History::open(Arc::clone(&checkpoint), id.clone())?;
+        open(&checkpoint, place, id)?;
     }
     Ok((checkpoint, stores))
 }
@@ -44,17 +69,21 @@ pub(super) fn existing_stores(place: &Place) -> Outcome<(Arc<dyn Checkpoint>, Ve
 /// The store that is meant: the one that was named, or the only one there is.
 pub(super) fn history(place: &Place) -> Outcome<History> {
     let (checkpoint, stores) = stores(place)?;
-    let shown = place.checkpoint.display();
     match stores.as_slice() {
-        [only] => match History::open(Arc::clone(&checkpoint), only.clone()) {
-            Err(error) if error.is_not_found() => {
-                let there = named(&History::stores(&*checkpoint)?);
-                Err(Failure::NotFound(format!("{shown} has no store {only}; {there}")))
-            }
-            opened => Ok(opened?),
-        },
-        [] => Err(Failure::NotFound(format!("{shown} holds no store: there is nothing below {shown}/state"))),
+        [only] => open(&checkpoint, place, only),
+        [] => Err(no_store(place)),
         several => Err(Failure::Usage(format!("which store? Name it with --store; {}", named(several)))),
+    }
+}
+
+/// The history of the store called `id`; says which stores there are where that is none of them.
+pub(super) fn open(checkpoint: &Arc<dyn Checkpoint>, place: &Place, id: &StateStoreId) -> Outcome<History> {
+    match History::open(Arc::clone(checkpoint), id.clone()) {
+        Err(error) if error.is_not_found() => {
+            let there = named(&History::stores(&**checkpoint)?);
+            Err(Failure::NotFound(format!("{} has no store {id}; {there}", place.checkpoint.display())))
+        }
+        opened => Ok(opened?),
     }
 }
 
@@ -84,9 +113,13 @@ pub(super) fn version(history: &History, at: Option<u64>) -> Outcome<Version> {
 /// The family called `name`.
 pub(super) fn family(families: &Families, name: &str) -> Outcome<FamilyId> {
     families.find(name).ok_or_else(|| {
-        let names: Vec<&str> = families.names().iter().map(Name::as_str).collect(); // at most 1024
-        Failure::NotFound(format!("there is no family {name:?}; the families are {}", names.join(", ")))
+        Failure::NotFound(format!("there is no family {name:?}; the families are {}", family_names(families)))
     })
+}
+
+/// The names of all families, for people.
+pub(super) fn family_names(families: &Families) -> String {
+    families.names().iter().map(Name::as_str).collect::<Vec<&str>>().join(", ") // at most 1024
 }
 
 /// The families that are meant: the one that was named, or all.

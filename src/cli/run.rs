@@ -7,21 +7,22 @@ use clap::error::ErrorKind as ParseErrorKind;
 
 use super::args::{Arguments, Command};
 use super::console::Console;
-use super::failure::{Exit, Failure, Outcome};
+use super::failure::{Exit, Failure, Outcome, Subject};
 use super::{data, inspect, log, maintain, stats, upkeep};
 
 /// Runs the tool with `arguments`, the program's name first. Reads and writes what they name, and nothing else.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, console: &mut Console<'_>) -> Exit {
-    let outcome = match Arguments::try_parse_from(arguments) {
-        Ok(arguments) => perform(arguments.command, console),
+    let command = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments.command,
         Err(error) => return answer(&error, console),
     };
-    let outcome = outcome.and_then(|exit| match console.out.flush() {
+    let subject = Subject::of(&command);
+    let outcome = perform(command, console).and_then(|exit| match console.out.flush() {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(exit),
         flushed => Ok(flushed.map(|()| exit)?),
     });
     outcome.unwrap_or_else(|failure| {
-        report(&failure, console);
+        report(&failure, &subject, console);
         failure.exit()
     })
 }
@@ -60,11 +61,11 @@ fn answer(error: &clap::Error, console: &mut Console<'_>) -> Exit {
     }
 }
 
-fn report(failure: &Failure, console: &mut Console<'_>) {
+fn report(failure: &Failure, subject: &Subject, console: &mut Console<'_>) {
     if let Some(text) = failure.text() {
         _ = console.note(&format!("error: {text}")); // whoever cannot be told has the exit code
     }
-    if let Some(hint) = failure.hint() {
+    if let Some(hint) = failure.hint(subject) {
         _ = console.note(&format!("hint: {hint}"));
     }
 }

@@ -1,5 +1,6 @@
 //! How bytes are spelled, in arguments and in what is shown. What is shown can be typed again.
 
+use std::ffi::OsStr;
 use std::fmt::Write;
 
 use clap::ValueEnum;
@@ -79,6 +80,20 @@ pub(super) fn harmless(text: &str) -> String {
     let lines: Vec<String> = // an error's
         text.split('\n').map(|line| escaped(line.as_bytes()).replace("\\\\", "\\")).collect();
     lines.join("\n")
+}
+
+/// A path or a name as one word of a shell, for what is shown to be copied. Controls, and bytes that are no text, stay escaped.
+pub(super) fn quoted(word: impl AsRef<OsStr>) -> String {
+    let bytes = word.as_ref().as_encoded_bytes();
+    // What starts with a hyphen would be taken for an option. Names of stores never do.
+    let start = if bytes.starts_with(b"-") { "./" } else { "" };
+    let shown = escaped(bytes);
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:@%+,".contains(c);
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() && text.chars().all(is_plain) => format!("{start}{text}"),
+        Ok(text) if shown.replace("\\\\", "\\") == text => format!("'{start}{}'", text.replace('\'', "'\\''")),
+        _ => format!("$'{start}{}'", shown.replace('\'', "\\'")),
+    }
 }
 
 fn is_printable(c: char) -> bool {
@@ -167,6 +182,27 @@ mod tests {
             assert!(shown.is_ascii() && !shown.contains(c), "{shown:?}");
         }
         assert_eq!(harmless("a\x1b[2J\\b\nc"), "a\\x1b[2J\\b\nc");
+    }
+
+    #[test]
+    fn a_word_for_a_shell_is_quoted_where_it_must_be() {
+        for (word, expected) in [
+            ("/data/check-point_1.2", "/data/check-point_1.2"),
+            ("Grüße", "Grüße"),
+            ("", "''"),
+            ("my data", "'my data'"),
+            ("a$b;c", "'a$b;c'"),
+            ("it's", "'it'\\''s'"),
+            ("back\\slash", "'back\\slash'"),
+            ("~", "'~'"),
+            ("-x", "./-x"),
+            ("-x y", "'./-x y'"),
+            ("a\nb\x1b'c\\", "$'a\\nb\\x1b\\'c\\\\'"),
+        ] {
+            assert_eq!(quoted(word), expected, "{word:?}");
+        }
+        #[cfg(unix)]
+        assert_eq!(quoted(std::os::unix::ffi::OsStrExt::from_bytes(b"a\xff") as &OsStr), "$'a\\xff'");
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! `verify`, `export`, `import`: looking after stores.
 
-use std::sync::Arc;
-
 use super::args::{Export, Import, Verify};
 use super::console::Console;
-use super::failure::{Exit, Failure, Outcome};
+use super::failure::{Exit, Outcome};
 use super::json::Json;
 use super::maintain::{spans, spans_in_json};
 use super::place;
+use super::spelling::harmless;
 use super::table::{bytes_for_people, count};
 use crate::checkpoint::LocalCheckpoint;
 use crate::fs::{Disk, RealDisk};
@@ -17,11 +16,11 @@ use crate::store::History;
 pub(super) fn verify(args: &Verify, console: &mut Console<'_>) -> Outcome<Exit> {
     let (checkpoint, stores) = place::stores(&args.place)?;
     if stores.is_empty() {
-        return Err(Failure::NotFound(format!("{} holds no store", args.place.checkpoint.display())));
+        return Err(place::no_store(&args.place));
     }
     let mut exit = Exit::Done;
     for id in stores {
-        let history = History::open(Arc::clone(&checkpoint), id.clone())?;
+        let history = place::open(&checkpoint, &args.place, &id)?;
         let total = history.inventory()?.files.iter().map(|file| file.bytes).sum();
         let verified = {
             let mut progress = console.progress(format!("verifying {id}"), Some(total));
@@ -50,8 +49,7 @@ pub(super) fn verify(args: &Verify, console: &mut Console<'_>) -> Outcome<Exit> 
             damaged => {
                 console.say(format!("{id}: {read}, {} damaged:", damaged.len()))?;
                 for (file, reason) in damaged {
-                    let text = format!("  {}: {reason}", file.display());
-                    console.say(super::spelling::harmless(&text))?;
+                    console.say(harmless(&format!("  {}: {reason}", file.display())))?;
                 }
             }
         }
@@ -82,7 +80,7 @@ pub(super) fn export(args: &Export, console: &mut Console<'_>) -> Outcome<Exit> 
         return Ok(Exit::Done);
     }
     let (keys, bytes) = (count(exported.entries, "key", "keys"), bytes_for_people(exported.bytes));
-    console.line(format!("version {version} of {}: {keys}, {bytes}, in {file}", history.id()))?;
+    console.line(harmless(&format!("version {version} of {}: {keys}, {bytes}, in {file}", history.id())))?;
     Ok(Exit::Done)
 }
 

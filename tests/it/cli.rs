@@ -11,23 +11,23 @@ use alluvium::prelude::*;
 use alluvium::{Backend, LocalCheckpoint, RocksDbProvider, StateStoreId, StoreOptions, Upkeep};
 
 /// A directory with a checkpoint in it.
-struct Place(tempfile::TempDir);
+pub(crate) struct Place(tempfile::TempDir);
 
 /// What a run of the tool gave.
 #[derive(Debug)]
-struct Told {
-    exit: Exit,
-    out: String,
-    err: String,
+pub(crate) struct Told {
+    pub(crate) exit: Exit,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
     /// The place of the README's examples.
-    fn with_clicks() -> Self {
+    pub(crate) fn with_clicks() -> Self {
         let place = Self::new();
         let store = place.open("clicks/0/state");
         let mut batch = store.begin(store.latest().unwrap()).unwrap();
@@ -42,22 +42,22 @@ impl Place {
         place
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn open(&self, store: &str) -> RocksDbProvider {
+    pub(crate) fn open(&self, store: &str) -> RocksDbProvider {
         self.open_with(store, StoreOptions::default())
     }
 
-    fn open_with(&self, store: &str, options: StoreOptions) -> RocksDbProvider {
+    pub(crate) fn open_with(&self, store: &str, options: StoreOptions) -> RocksDbProvider {
         let checkpoint = LocalCheckpoint::open(self.path("checkpoint")).unwrap();
         let id: StateStoreId = store.parse().unwrap();
         RocksDbProvider::open(&Backend::in_memory().unwrap(), checkpoint, id, options).unwrap()
     }
 
     /// Runs a line as it could be typed here: `checkpoint`, `backups` and `elsewhere` are paths of this place.
-    fn run(&self, line: &str) -> Told {
+    pub(crate) fn run(&self, line: &str) -> Told {
         let arguments = words(line).into_iter().map(|word| match word.split('/').next() {
             Some("checkpoint" | "backups" | "elsewhere" | "nowhere") => self.path(&word).into_os_string(),
             _ => OsString::from(word),
@@ -65,14 +65,14 @@ impl Place {
         tell(arguments.collect(), false)
     }
 
-    fn files(&self, suffix: &str) -> Vec<PathBuf> {
+    pub(crate) fn files(&self, suffix: &str) -> Vec<PathBuf> {
         let mut files = all_files(&self.path("checkpoint"));
         files.retain(|path| path.to_string_lossy().ends_with(suffix));
         files
     }
 }
 
-fn all_files(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn all_files(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -82,7 +82,7 @@ fn all_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn tell(arguments: Vec<OsString>, is_watched: bool) -> Told {
+pub(crate) fn tell(arguments: Vec<OsString>, is_watched: bool) -> Told {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let exit = run(arguments, &mut Console { out: &mut out, err: &mut err, is_watched });
     Told { exit, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
@@ -183,7 +183,7 @@ fn exit_codes_say_what_was_wrong() {
         ("alluvium get checkpoint ada -s clicks/0/state -f user", Exit::NotFound, "default, users"),
         ("alluvium get checkpoint ada -s clicks/0/state -f users --at 3", Exit::NotFound, "1 to 2 can be read"),
         ("alluvium get checkpoint ada -s clicks/0/state --keys u64", Exit::Usage, "a number of 64 bits"),
-        ("alluvium changes checkpoint -s clicks/0/state --from 3", Exit::Usage, "older one"),
+        ("alluvium changes checkpoint -s clicks/0/state --from 2 --to 1", Exit::Usage, "older one"),
         ("alluvium changes checkpoint -s clicks/0/state --to 3", Exit::NotFound, "versions"),
         ("alluvium diff checkpoint 1 9 -s clicks/0/state", Exit::NotFound, "1 to 2"),
         ("alluvium scan", Exit::Usage, "CHECKPOINT"),
@@ -215,7 +215,7 @@ fn damage_is_found_named_and_told_by_the_exit_code() {
     assert!(json.exit == Exit::Damaged && json.out.contains("\"damaged\":[{\"file\":"), "{}", json.out);
     let told = place.run("alluvium get checkpoint ada -f users");
     assert_eq!(told.exit, Exit::Damaged, "{}", told.err);
-    assert!(told.err.contains("hint: `alluvium verify`"), "{}", told.err);
+    assert!(told.err.contains("hint: `alluvium verify /"), "{}", told.err);
     assert_eq!(place.run("alluvium get checkpoint ada -f users --at 1").out, "2\n");
 }
 
@@ -315,8 +315,9 @@ fn where_commits_were_collapsed_the_hint_leads_to_what_is_known() {
     }
     let told = place.run("alluvium changes checkpoint --from 1 --to 2");
     assert_eq!(told.exit, Exit::NotFound, "{}", told.err);
-    assert!(told.err.contains("hint: `alluvium diff … 0 2`"), "{}", told.err);
-    assert_eq!(place.run("alluvium diff checkpoint 0 2").out, "+\tusers\tada\t3\n");
+    let hint = told.err.split("hint: `").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+    assert!(hint.ends_with("checkpoint 0 2"), "{}", told.err);
+    assert_eq!(place.run(hint).out, "+\tusers\tada\t3\n", "it can be copied");
 }
 
 #[test]
@@ -367,7 +368,7 @@ fn compacting_retiring_and_repairing_say_what_they_do_and_do_it() {
     assert!(lost.exit == Exit::Damaged && lost.out.contains("\"irreparable\":[{\"file\":"), "{lost:?}");
 }
 
-fn damage(path: &Path) {
+pub(crate) fn damage(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;

@@ -5,6 +5,9 @@ mod bad_input;
 #[cfg(feature = "cli")]
 #[cfg(test)]
 mod cli;
+#[cfg(feature = "cli")]
+#[cfg(test)]
+mod cli_refusals;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]

@@ -1,0 +1,125 @@
+//! What the command line says where there is nothing to be had, and what it leaves alone then.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use alluvium::cli::Exit;
+use alluvium::prelude::*;
+use alluvium::{FamilyId, Version};
+
+use crate::cli::{Place, Told, all_files, tell};
+
+/// Runs the words as they are.
+fn run(words: &[&str]) -> Told {
+    tell(std::iter::once("alluvium").chain(words.iter().copied()).map(Into::into).collect(), false)
+}
+
+#[test]
+fn what_is_no_checkpoint_is_told_by_its_kind() {
+    let place = Place::with_clicks();
+    fs::write(place.path("nowhere"), b"a file").unwrap();
+    fs::create_dir(place.path("backups")).unwrap();
+    symlink(place.path("nothing"), place.path("dangling")).unwrap();
+    symlink(place.path("checkpoint"), place.path("link")).unwrap();
+    for (name, says) in [
+        ("missing", "nothing is there"),
+        ("nowhere", "it is a file, not a directory"),
+        ("nowhere/below", "nothing is there"),
+        ("dangling", "a symbolic link that leads to nothing"),
+        ("link", "name /"),
+        ("link/", "name /"),
+        ("backups", "holds no store"),
+    ] {
+        let path = place.path(name).to_string_lossy().into_owned();
+        for line in ["ls", "versions", "get k", "scan", "changes", "diff 1 2", "stats", "verify", "repair", "compact"] {
+            let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
+            let words: Vec<&str> = [command, &path].into_iter().chain(rest.split_whitespace()).collect();
+            let told = run(&words);
+            assert_eq!((told.exit, told.out.as_str()), (Exit::NotFound, ""), "{line} {name}: {}", told.err);
+            assert!(told.err.contains(says) && told.err.contains(name), "{line} {name}: {}", told.err);
+        }
+    }
+    let json = run(&["ls", &place.path("backups").to_string_lossy(), "--json"]);
+    assert!(json.exit == Exit::NotFound && json.out.ends_with("\"stores\":[]}\n"), "{json:?}");
+}
+
+#[test]
+fn what_comes_right_after_the_newest_version_is_empty_and_what_lies_further_up_is_not_there() {
+    let place = Place::with_clicks();
+    for line in ["--from 3", "--from 3 --to 2", "--from 3 --json", "--from 3 --old"] {
+        let told = place.run(&format!("alluvium changes checkpoint {line}"));
+        assert_eq!((told.exit, told.out.as_str(), told.err.as_str()), (Exit::Done, "", ""), "{line}");
+    }
+    for line in ["--from 4", "--from 3 --to 3", "--from 1 --to 3", "--from 18446744073709551615"] {
+        let told = place.run(&format!("alluvium changes checkpoint {line}"));
+        assert_eq!(told.exit, Exit::NotFound, "{line}: {}", told.err);
+        assert!(told.err.contains("1 to 2 can be read"), "{line}: {}", told.err);
+    }
+    let _empty = place.open("clicks/1/state");
+    for line in ["", "--from 1"] {
+        let told = place.run(&format!("alluvium changes checkpoint -s clicks/1/state {line}"));
+        assert_eq!((told.exit, told.out.as_str(), told.err.as_str()), (Exit::Done, "", ""), "{line}");
+    }
+}
+
+#[test]
+fn a_get_without_a_family_says_which_ones_there_are() {
+    let place = Place::with_clicks();
+    let told = place.run("alluvium get checkpoint ada");
+    assert_eq!(told.exit, Exit::NotFound);
+    assert!(told.err.contains("--family: there are default, users"), "{}", told.err);
+    let told = place.run("alluvium get checkpoint eve --family users");
+    assert!(!told.err.contains("--family"), "whoever has named one knows: {}", told.err);
+    let alone = Place::new();
+    let mut batch = alone.open("op/0/one").begin(Version(0)).unwrap();
+    batch.put(FamilyId::DEFAULT, b"k", b"v").unwrap();
+    batch.commit().unwrap();
+    let told = alone.run("alluvium get checkpoint ada");
+    assert!(told.exit == Exit::NotFound && !told.err.contains("--family"), "{}", told.err);
+}
+
+/// Every command that is shown to be copied.
+fn suggested(told: &Told) -> Vec<String> {
+    let quoted = told.err.split('`').skip(1).step_by(2).map(str::to_owned);
+    let next = told.out.lines().filter_map(|line| line.strip_prefix("next: ")?.split("   (").next());
+    quoted.chain(next.map(str::to_owned)).filter(|line| line.starts_with("alluvium ") && !line.contains('…')).collect()
+}
+
+#[test]
+fn what_is_suggested_can_be_copied_into_a_shell() {
+    for name in ["plain", "my data", "it's $HOME; `ls`", "line\nend\x1b[2J", "back\\slash", "ünï"] {
+        let place = Place::with_clicks();
+        let _other = place.open("clicks/1/state");
+        let moved = place.path(name);
+        fs::rename(place.path("checkpoint"), &moved).unwrap();
+        let path = moved.to_string_lossy().into_owned();
+        let mut lines = Vec::new();
+        for words in [&["ls"][..], &["get", "ada", "--at", "9", "--store", "clicks/0/state"]] {
+            let words: Vec<&str> = words[..1].iter().chain([&&*path]).chain(&words[1..]).copied().collect();
+            let told = run(&words);
+            let shown = format!("{}{}", told.out, told.err);
+            assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{shown:?}");
+            lines.extend(suggested(&told));
+        }
+        if name.contains('`') {
+            continue; // what `suggested` cannot take apart
+        }
+        assert!(lines.len() >= 4, "{lines:?}");
+        for line in lines {
+            let script = line.replacen("alluvium", env!("CARGO_BIN_EXE_alluvium"), 1);
+            let output = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+            assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_behind_where_a_command_refuses() {
+    let place = Place::with_clicks();
+    let before = all_files(&place.path("checkpoint"));
+    for line in ["ls nowhere", "export checkpoint backups --at 0", "export checkpoint backups --at 9"] {
+        assert_ne!(place.run(&format!("alluvium {line}")).exit, Exit::Done, "{line}");
+    }
+    assert_eq!(all_files(&place.path("checkpoint")), before);
+    assert!(!place.path("nowhere").exists());
+}
