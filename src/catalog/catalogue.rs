@@ -343,6 +343,23 @@ mod tests {
     }
 
     #[test]
+    fn a_horizon_is_announced_only_where_it_gives_a_version_up() {
+        let next = |runs: &[RunName], horizon: u64, retain| {
+            let mut files = listing(runs, &[(1, VersionId::ROOT)]);
+            files.horizons.extend(Some(Version(horizon)).filter(|horizon| *horizon > Version::EMPTY));
+            Catalog::new(files).next_horizon(retain)
+        };
+        let three = singles(0, 3, 1);
+        assert_eq!((next(&three, 0, 100), next(&three, 0, 4), next(&three, 0, 3)), (None, None, None));
+        assert_eq!((next(&three, 0, 2), next(&three, 0, 1)), (Some(Version(2)), Some(Version(3))));
+        assert_eq!(next(&three, 0, 0), Some(Version(3)), "the head stays");
+        assert_eq!((next(&three, 2, 2), next(&three, 2, 3), next(&three, 2, 1)), (None, None, Some(Version(3))));
+        assert_eq!(next(&[], 0, 1), None);
+        let started_from_an_export = [RunName::snapshot(id(12, 1)).unwrap()];
+        assert_eq!((next(&started_from_an_export, 0, 1), next(&started_from_an_export, 0, 9)), (None, None));
+    }
+
+    #[test]
     fn a_hundred_thousand_runs_are_judged_in_time() {
         let mut files = Listing::default();
         let runs = (1..=100_000u64).map(|version| RunName::single(id(version, 1 + version / 1000)).unwrap());

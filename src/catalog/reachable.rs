@@ -116,10 +116,11 @@ impl Catalog {
         begun.map(|temporary| Deletion { file: Doomed::Temporary(*temporary), reason: Reason::Unfinished })
     }
 
-    /// The horizon to announce so that the newest `retain` readable versions (at least the head) stay; `None` where the
-    /// one that is already announced says as much.
+    /// The horizon to announce so that the newest `retain` readable versions (at least the head) stay; `None` where no readable
+    /// version lies below them, so that there is nothing to give up.
     pub(crate) fn next_horizon(&self, retain: usize) -> Option<Version> {
-        let kept = self.versions().rev().take(retain.max(1)).last()?;
+        let mut newest_first = self.versions().rev().skip(retain.max(1) - 1);
+        let (kept, _given_up) = (newest_first.next()?, newest_first.next()?);
         (kept.version > self.horizon()).then_some(kept.version)
     }
 

@@ -252,7 +252,7 @@ impl Seen<'_> {
     }
 
     fn retire(&self, options: &MaintenanceOptions) -> Result<Option<Planned>> {
-        let after = self.catalog.giving_up(Some(self.oldest));
+        let after = self.catalog.giving_up(self.catalog.next_horizon(options.retain_versions));
         let sparing = Sparing { changes: options.retained_changes(), ..Sparing::default() };
         let delete = after.retire(&sparing)?.delete;
         let mut runs = delete.iter().filter_map(|deletion| deletion.file.run());
