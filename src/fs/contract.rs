@@ -73,6 +73,14 @@ pub trait Disk: Send + Sync + Debug + 'static {
     /// `NotFound` where the parent is missing, `AlreadyExists` where a file has the name.
     fn create_dir(&self, path: &Path) -> Result<bool>;
 
+    /// Removes a directory that holds nothing: to undo [`create_dir`](Self::create_dir), where a file system can.
+    ///
+    /// # Errors
+    /// `Io` where something is in it; `Unsupported` where the file system cannot.
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        Err(unsupported("remove a directory", path))
+    }
+
     /// The entries of a directory, in no particular order. Shows everything that was made before the call; what is made or removed
     /// meanwhile may or may not show. Holds the whole listing in memory: a directory has as many entries as the store keeps files.
     /// Does not look at the entries one by one, which takes several times as long: lengths are for [`Disk::stat`] to tell.

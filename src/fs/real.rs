@@ -93,6 +93,10 @@ impl Disk for RealDisk {
         }
     }
 
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        rustix::fs::rmdir(path).map_err(|errno| Error::io(path, "remove the directory", errno.into()))
+    }
+
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
         let failed = |errno: Errno| Error::io(path, "list the directory", errno.into());
         let directory = open_directory(path).map_err(failed)?;
@@ -336,6 +340,18 @@ mod tests {
         write(&directory.join("f"), b"x");
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         assert_eq!((mode(&directory), mode(&directory.join("f"))), (0o700, 0o600));
+    }
+
+    #[test]
+    fn only_an_empty_directory_is_removed() {
+        let all = temporary();
+        let (disk, dir) = (RealDisk::new(), all.path().join("dir"));
+        disk.create_dir(&dir).unwrap();
+        write(&dir.join("file"), b"precious");
+        disk.remove_dir(&dir).unwrap_err();
+        disk.remove(&dir.join("file")).unwrap();
+        disk.remove_dir(&dir).unwrap();
+        assert!(disk.stat(&dir).unwrap().is_none());
     }
 
     #[test]
