@@ -13,6 +13,7 @@ use super::spelling::harmless;
 use super::table::{bytes_for_people, count};
 use crate::entry::StateStoreId;
 use crate::maintenance::{Done, Maintenance, MaintenanceOptions, Task, VersionSpan};
+use crate::version::{Version, VersionId};
 
 /// Does something to each store that is meant. What one of several fails with is told, and the others have their turn; the exit code is the
 /// highest of all.
@@ -89,8 +90,14 @@ pub(super) fn compact(args: &Compact, console: &mut Console<'_>) -> Outcome<Exit
     each(&args.place, &options, console, |id, maintenance, console| {
         let mut done = Vec::new(); // each makes fewer files of many
         if args.snapshot {
-            let version = maintenance.compact(&shown(console.progress(format!("compacting {id}"), None)))?;
-            done.push(format!("took a snapshot of version {version}"));
+            match snapshot_of(&args.place, id, maintenance, console)? {
+                Snapshot::Taken(version) => done.push(format!("took a snapshot of version {version}")),
+                Snapshot::Found(version) if !args.place.json && version > Version::EMPTY => {
+                    console.say(format!("{id}: a snapshot of version {version} was already there"))?;
+                    return Ok(Exit::Done);
+                }
+                Snapshot::Found(_) => {}
+            }
         } else if args.dry_run {
             let tasks = maintenance.plan()?.tasks;
             done.extend(tasks.iter().map(|planned| &planned.task).filter(|task| rewrites(task)).map(Task::to_string));
@@ -110,6 +117,32 @@ pub(super) fn compact(args: &Compact, console: &mut Console<'_>) -> Outcome<Exit
         }
         Ok(Exit::Done)
     })
+}
+
+/// What became of the wish for a snapshot of the newest version.
+enum Snapshot {
+    Taken(Version),
+    /// There was one, or there is no version.
+    Found(Version),
+}
+
+fn snapshot_of(
+    place: &Place,
+    id: &StateStoreId,
+    maintenance: &Maintenance,
+    console: &mut Console<'_>,
+) -> Outcome<Snapshot> {
+    let history = place::open(&place::checkpoint(&place.checkpoint)?, place, id)?;
+    let newest = || history.inventory().map(|inventory| VersionId::new(inventory.newest, inventory.epoch));
+    loop {
+        let at = newest()?;
+        let task = Task::Snapshot { at };
+        match maintenance.run(&task, &shown(console.progress(format!("compacting {id}"), None)))? {
+            Done::Nothing if newest()? != at => {} // rolled back meanwhile
+            Done::Nothing => return Ok(Snapshot::Found(at.version)),
+            _ => return Ok(Snapshot::Taken(at.version)),
+        }
+    }
 }
 
 fn rewrites(task: &Task) -> bool {
