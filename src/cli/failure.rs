@@ -38,6 +38,8 @@ pub(super) enum Failure {
     Usage(String),
     /// What was asked for is not there.
     NotFound(String),
+    /// Something else has the path that was to be written to.
+    Taken(String),
     /// The store or the disk reported an error.
     Store(Error),
     /// The output could not be written.
@@ -102,6 +104,7 @@ impl Failure {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::NotFound(_) => Exit::NotFound,
+            Self::Taken(_) => Exit::Refused,
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             Self::Output(_) => Exit::Failed,
             Self::Store(error) => exit_of(error.kind()),
@@ -111,7 +114,7 @@ impl Failure {
     /// The text, without an end of line; `None` where nothing is to be said.
     pub(super) fn text(&self) -> Option<String> {
         match self {
-            Self::Usage(text) | Self::NotFound(text) => Some(text.clone()),
+            Self::Usage(text) | Self::NotFound(text) | Self::Taken(text) => Some(text.clone()),
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
             Self::Output(error) => Some(format!("the output could not be written: {error}")),
             Self::Store(error) => Some(error.to_string()),

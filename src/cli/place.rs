@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 
 use super::args::Place;
+use super::console::Console;
 use super::failure::{Failure, Outcome};
 use super::spelling::quoted;
 use crate::checkpoint::{Checkpoint, LocalCheckpoint};
@@ -36,6 +37,28 @@ pub(super) fn no_directory(path: &Path, thing: &str, error: Error) -> Failure {
         Some(FileKind::File | FileKind::Other) => format!("there is no {thing} {shown}: it is a file, not a directory"),
         _ => return error.into(),
     })
+}
+
+/// Checks that a directory can be written into, or made, at `path`, before anything is.
+pub(super) fn check_target(path: &Path) -> Outcome<()> {
+    let shown = path.display();
+    let whole: PathBuf =
+        absolute(path).map_err(|error| Error::io(path, "find the directory", error))?.components().collect();
+    let disk = RealDisk::new();
+    match disk.stat(&whole)?.map(|stat| stat.kind) {
+        Some(FileKind::Directory) => Ok(()),
+        Some(FileKind::Link) => Err(Failure::Taken(match path.canonicalize() {
+            Ok(real) => format!("{shown} is a symbolic link, and none is followed here: name {} itself", quoted(real)),
+            Err(_) => format!("{shown} is a symbolic link that leads to nothing"),
+        })),
+        Some(_) => Err(Failure::Taken(format!("{shown} is a file, not a directory"))),
+        None => match whole.parent().filter(|parent| !parent.is_dir()) {
+            Some(parent) => {
+                Err(Failure::NotFound(format!("there is no directory {} to make {shown} in", parent.display())))
+            }
+            None => Ok(()),
+        },
+    }
 }
 
 /// That a checkpoint holds nothing.
@@ -85,6 +108,25 @@ pub(super) fn open(checkpoint: &Arc<dyn Checkpoint>, place: &Place, id: &StateSt
         }
         opened => Ok(opened?),
     }
+}
+
+/// Says which damaged files an answer got around.
+pub(super) fn tell_passed_over<'f>(
+    files: impl IntoIterator<Item = &'f Path>,
+    place: &Place,
+    console: &mut Console<'_>,
+) -> Outcome<()> {
+    for file in files {
+        // What a clean-up took between the listing and the look at it is no damage.
+        if RealDisk::new().stat(file)?.is_some() {
+            let file = file.display();
+            let words = place.words();
+            console.note(&format!(
+                "note: {file} is damaged and was passed over; other files hold the same; `alluvium repair {words}` makes it anew"
+            ))?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads the name of a store.

@@ -1,16 +1,19 @@
 //! `verify`, `export`, `import`: looking after stores.
 
+use std::path::PathBuf;
+
 use super::args::{Export, Import, Verify};
 use super::console::Console;
-use super::failure::{Exit, Outcome};
+use super::failure::{Exit, Failure, Outcome};
 use super::json::Json;
 use super::maintain::{spans, spans_in_json};
 use super::place;
 use super::spelling::harmless;
 use super::table::{bytes_for_people, count};
 use crate::checkpoint::LocalCheckpoint;
+use crate::error::ErrorKind;
 use crate::fs::{Disk, RealDisk};
-use crate::store::History;
+use crate::store::ExportedFile;
 
 /// `alluvium verify`
 pub(super) fn verify(args: &Verify, console: &mut Console<'_>) -> Outcome<Exit> {
@@ -64,10 +67,12 @@ pub(super) fn verify(args: &Verify, console: &mut Console<'_>) -> Outcome<Exit> 
 pub(super) fn export(args: &Export, console: &mut Console<'_>) -> Outcome<Exit> {
     let history = place::history(&args.place)?;
     let version = place::version(&history, args.at)?;
+    place::check_target(&args.dir)?;
     let exported = {
         let mut progress = console.progress(format!("exporting version {version} of {}", history.id()), None);
         history.export(version, &args.dir, |bytes| progress.at(bytes))?
     };
+    place::tell_passed_over(exported.passed_over.iter().map(PathBuf::as_path), &args.place, console)?;
     let file = exported.file.display().to_string();
     if args.place.json {
         console.json(&Json::object([
@@ -87,14 +92,22 @@ pub(super) fn export(args: &Export, console: &mut Console<'_>) -> Outcome<Exit> 
 /// `alluvium import`
 pub(super) fn import(args: &Import, console: &mut Console<'_>) -> Outcome<Exit> {
     let id = place::store_id(&args.store)?;
-    // Before the checkpoint, which would be made for nothing.
-    let file = RealDisk::new().open(&args.file)?;
-    let checkpoint = LocalCheckpoint::open(&args.checkpoint)?;
-    let history = {
-        let mut progress = console.progress(format!("importing {}", args.file.display()), Some(file.len()));
-        History::import_from(file, &args.file, checkpoint, id.clone(), |bytes| progress.at(bytes))?
+    place::check_target(&args.checkpoint)?;
+    let shown = args.file.display();
+    let file = RealDisk::new().open(&args.file).map_err(|error| match error.kind() {
+        ErrorKind::Foreign { .. } => Failure::NotFound(format!("there is no file {shown}: it is something else")),
+        _ => error.into(),
+    })?;
+    // The whole file before the checkpoint, which would be made for nothing.
+    let source = {
+        let mut progress = console.progress(format!("checking {shown}"), Some(file.len()));
+        ExportedFile::check_opened(file, &args.file, |bytes| progress.at(bytes))?
     };
-    let version = history.latest()?;
+    {
+        let mut progress = console.progress(format!("importing {shown}"), Some(source.content_bytes()));
+        source.start(LocalCheckpoint::open(&args.checkpoint)?, id.clone(), |bytes| progress.at(bytes))?;
+    }
+    let version = source.version();
     if args.json {
         console.json(&Json::object([("store", id.to_string().into()), ("version", version.0.into())]))?;
     } else {

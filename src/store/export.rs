@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::directory::StoreDirectory;
 use super::history::{History, chain_of, reading_directory};
 use super::load::merged;
+use super::opening::OpenChain;
 use super::options::StoreOptions;
 use super::rewrite::snapshot_header;
 use crate::catalog::{RunName, Wanted, fenced_by};
@@ -29,6 +30,8 @@ pub struct Exported {
     pub bytes: u64,
     /// The keys in it.
     pub entries: u64,
+    /// Damaged files that were passed over, because others hold the same.
+    pub passed_over: Vec<PathBuf>,
 }
 
 /// Writes `version` into the root of `target`.
@@ -38,19 +41,93 @@ pub(super) fn export(
     target: &dyn Checkpoint,
     observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Exported> {
-    if version == Version::EMPTY {
-        return Err(Error::invalid("version 0 is empty: there is nothing to export"));
-    }
-    let runs = chain_of(directory, version)?.newest_first();
+    let chain = runs_to_export(directory, version)?;
+    let runs = chain.newest_first();
     let newest = runs.first().ok_or_else(|| Error::invalid("the version has no runs"))?;
     let name = file_name(directory.id(), version);
     let file = target.display_path(&name);
+    if target.length(&name)?.is_some() {
+        let path = file;
+        return Err(Error::new(ErrorKind::AlreadyExists { path }, "the version was not exported"));
+    }
     // A random name: of two exports of one version at once, one is told that the file is there.
     let mut pending = target.create(&name, &format!(".tmp-{}", directory.new_run_id()))?;
     let header = snapshot_header(newest.header(), directory.new_run_id());
     let written = copy(&mut *pending, &file, &header, &mut merged(runs.iter()).live(), newest.metadata(), observe)?;
     pending.publish().map_err(|error| error.into_error().context("the version was not exported"))?;
-    Ok(Exported { version, file, bytes: written.0, entries: written.1 })
+    let passed_over = directory.passed_over(&chain);
+    Ok(Exported { version, file, bytes: written.0, entries: written.1, passed_over })
+}
+
+/// The runs of a version that can be exported.
+pub(super) fn runs_to_export(directory: &StoreDirectory, version: Version) -> Result<OpenChain> {
+    if version == Version::EMPTY {
+        return Err(Error::invalid("version 0 is empty: there is nothing to export"));
+    }
+    chain_of(directory, version)
+}
+
+/// A file that an export wrote, checked from end to end: what a store can start from.
+#[derive(Debug)]
+pub struct ExportedFile {
+    source: Arc<Run>,
+}
+
+impl ExportedFile {
+    /// Opens `file` and checks every byte of it. `observe` hears of the bytes that were checked, and may end it.
+    ///
+    /// # Errors
+    /// `Corrupt` for a damaged file, `InvalidInput` for a run that is no snapshot; `Cancelled`; what the disk reports.
+    pub fn check(file: impl AsRef<Path>, observe: impl FnMut(u64) -> ControlFlow<()>) -> Result<Self> {
+        Self::check_opened(RealDisk::new().open(file.as_ref())?, file, observe)
+    }
+
+    /// As [`check`](Self::check), of a file of any disk; `path` is for errors.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn check_opened(
+        file: Arc<dyn ReadFile>,
+        path: impl AsRef<Path>,
+        mut observe: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Self> {
+        // Not mapped: whoever owns that file may cut it short while it is read.
+        let source = Run::open(file, path.as_ref().to_path_buf(), Access::Positioned)?;
+        if source.header().kind != RunKind::Snapshot {
+            return Err(Error::invalid(format!("{} holds changes, not a whole state", path.as_ref().display())));
+        }
+        source.verify(&mut observe)?;
+        Ok(Self { source })
+    }
+
+    /// The version that it holds.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.source.header().to_id().version
+    }
+
+    /// How many bytes of keys and values it holds.
+    #[must_use]
+    pub fn content_bytes(&self) -> u64 {
+        let properties = self.source.properties();
+        properties.key_bytes.saturating_add(properties.value_bytes)
+    }
+
+    /// Starts the store `id` in `checkpoint` with it; see [`History::import`]. `observe` hears of the bytes of keys and values that
+    /// were written, and may end it.
+    ///
+    /// # Errors
+    /// As [`History::import`].
+    pub fn start(
+        &self,
+        checkpoint: impl Into<Arc<dyn Checkpoint>>,
+        id: StateStoreId,
+        mut observe: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<History> {
+        let directory = reading_directory(checkpoint.into(), id, &StoreOptions::default());
+        start_from(&directory, &self.source, &mut observe)?;
+        Ok(History::of(&Arc::new(directory), &Arc::default()))
+    }
 }
 
 impl History {
@@ -84,15 +161,7 @@ impl History {
         id: StateStoreId,
         mut observe: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Self> {
-        // Not mapped: whoever owns that file may cut it short while it is read.
-        let source = Run::open(file, path.as_ref().to_path_buf(), Access::Positioned)?;
-        if source.header().kind != RunKind::Snapshot {
-            return Err(Error::invalid(format!("{} holds changes, not a whole state", path.as_ref().display())));
-        }
-        source.verify(&mut observe)?;
-        let directory = reading_directory(checkpoint.into(), id, &StoreOptions::default());
-        start_from(&directory, &source, &mut observe)?;
-        Ok(Self::of(&Arc::new(directory), &Arc::default()))
+        ExportedFile::check_opened(file, path, &mut observe)?.start(checkpoint, id, observe)
     }
 }
 

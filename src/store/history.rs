@@ -9,7 +9,7 @@ use super::changes::Changes;
 use super::contract::VersionInfo;
 use super::difference::Differences;
 use super::directory::{DirectoryOptions, StoreDirectory};
-use super::export::{Exported, export};
+use super::export::{Exported, export, runs_to_export};
 use super::inventory::{Inventory, inventory, stores};
 use super::layers::RunStack;
 use super::opening::OpenChain;
@@ -23,6 +23,7 @@ use crate::bytes::Bytes;
 use crate::catalog::{Catalog, RunName};
 use crate::checkpoint::{Checkpoint, LocalCheckpoint};
 use crate::clock::SystemClock;
+use crate::fs::{Disk, RealDisk};
 use crate::entry::StateStoreId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::Access;
@@ -138,7 +139,7 @@ impl History {
     }
 
     /// Writes the whole state of `version` as one file into the directory `dir`, which is made if it is missing and its
-    /// parent is there. The file needs no other: [`import`](Self::import) starts a store from it.
+    /// parent is there, and gone again after a failure. The file needs no other: [`import`](Self::import) starts a store from it.
     ///
     /// `observe` hears of the bytes of keys and values written so far, and may end it. The memory is that of a few pages. The
     /// file appears whole or not at all; a crash may leave a file `.tmp-…` beside it.
@@ -152,7 +153,15 @@ impl History {
         dir: impl AsRef<Path>,
         observe: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Exported> {
-        self.export_to(version, &LocalCheckpoint::open(dir)?, observe)
+        let (disk, dir) = (RealDisk::new(), dir.as_ref());
+        // Whatever can be refused without the directory is refused before it is made.
+        runs_to_export(&self.directory, version)?;
+        let was_there = disk.stat(dir)?.is_some();
+        let exported = self.export_to(version, &LocalCheckpoint::open(dir)?, observe);
+        if exported.is_err() && !was_there {
+            _ = disk.remove_dir(dir); // unless somebody has put something there meanwhile
+        }
+        exported
     }
 
     /// As [`export`](Self::export), into the root of `target`.

@@ -55,7 +55,7 @@ pub use contract::{ReadStore, StateStoreProvider, VersionInfo, WriteStore};
 pub(crate) use core::Core;
 pub use difference::{Difference, Differences};
 pub(crate) use directory::{DirectoryOptions, MOST_ATTEMPTS, StoreDirectory, is_about_the_listing};
-pub use export::Exported;
+pub use export::{Exported, ExportedFile};
 pub use history::History;
 pub use inventory::{FileInfo, FileRole, Inventory};
 pub use memory::MemoryProvider;

@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use alluvium::cli::Exit;
+use alluvium::fs::{Disk, RealDisk};
 use alluvium::prelude::*;
 use alluvium::{FamilyId, Version};
 
-use crate::cli::{Place, Told, all_files, tell};
+use crate::cli::{Place, Told, all_files, damage, tell};
 
 /// Runs the words as they are.
 fn run(words: &[&str]) -> Told {
@@ -91,7 +92,7 @@ fn what_is_suggested_can_be_copied_into_a_shell() {
         let place = Place::with_clicks();
         let _other = place.open("clicks/1/state");
         let moved = place.path(name);
-        fs::rename(place.path("checkpoint"), &moved).unwrap();
+        RealDisk::new().rename_new(&place.path("checkpoint"), &moved).unwrap();
         let path = moved.to_string_lossy().into_owned();
         let mut lines = Vec::new();
         for words in [&["ls"][..], &["get", "ada", "--at", "9", "--store", "clicks/0/state"]] {
@@ -117,9 +118,44 @@ fn what_is_suggested_can_be_copied_into_a_shell() {
 fn nothing_is_left_behind_where_a_command_refuses() {
     let place = Place::with_clicks();
     let before = all_files(&place.path("checkpoint"));
-    for line in ["ls nowhere", "export checkpoint backups --at 0", "export checkpoint backups --at 9"] {
-        assert_ne!(place.run(&format!("alluvium {line}")).exit, Exit::Done, "{line}");
+    assert_eq!(place.run("alluvium export checkpoint elsewhere").exit, Exit::Done);
+    let exported = all_files(&place.path("elsewhere")).remove(0);
+    fs::write(place.path("elsewhere/cut"), &fs::read(&exported).unwrap()[..300]).unwrap();
+    fs::copy(&exported, place.path("elsewhere/damaged")).unwrap();
+    damage(&place.path("elsewhere/damaged"));
+    fs::copy(&place.files(".delta")[0], place.path("elsewhere/changes")).unwrap();
+    for (line, exit) in [
+        ("export checkpoint backups --at 0", Exit::Usage),
+        ("export checkpoint backups --at 9", Exit::NotFound),
+        ("export checkpoint backups --store no/0/such", Exit::NotFound),
+        ("export nowhere backups", Exit::NotFound),
+        ("export checkpoint backups/below", Exit::NotFound),
+        ("export checkpoint elsewhere/cut", Exit::Refused),
+        ("export checkpoint elsewhere", Exit::Refused),
+        ("import nowhere backups -s a/0/b", Exit::NotFound),
+        ("import checkpoint backups -s a/0/b", Exit::NotFound),
+        ("import elsewhere/cut backups -s a/0/b", Exit::Damaged),
+        ("import elsewhere/damaged backups -s a/0/b", Exit::Damaged),
+        ("import elsewhere/changes backups -s a/0/b", Exit::Usage),
+        ("import elsewhere/clicks.0.state.2.snapshot backups -s a/b", Exit::Usage),
+        ("import elsewhere/clicks.0.state.2.snapshot backups/below -s a/0/b", Exit::NotFound),
+        ("import elsewhere/clicks.0.state.2.snapshot elsewhere/cut -s a/0/b", Exit::Refused),
+        ("import elsewhere/clicks.0.state.2.snapshot checkpoint -s clicks/0/state", Exit::Refused),
+    ] {
+        let told = place.run(&format!("alluvium {line}"));
+        assert_eq!((told.exit, told.out.as_str()), (exit, ""), "{line}: {}", told.err);
+        assert!(!place.path("backups").exists() && !place.path("nowhere").exists(), "{line}");
+        assert_eq!(all_files(&place.path("checkpoint")), before, "{line}");
+        assert_eq!(all_files(&place.path("elsewhere")).len(), 4, "{line}");
     }
-    assert_eq!(all_files(&place.path("checkpoint")), before);
-    assert!(!place.path("nowhere").exists());
+    // Damage that only shows while the file is being written.
+    let newest = place.files(".delta").pop().unwrap();
+    let mut bytes = fs::read(&newest).unwrap();
+    bytes[200] ^= 1; // in its one page
+    fs::write(&newest, bytes).unwrap();
+    let told = place.run("alluvium export checkpoint backups");
+    assert!(told.exit == Exit::Damaged && !place.path("backups").exists(), "{}", told.err);
+    fs::create_dir(place.path("backups")).unwrap();
+    assert_eq!(place.run("alluvium export checkpoint backups").exit, Exit::Damaged);
+    assert!(all_files(&place.path("backups")).is_empty() && place.path("backups").exists(), "it was there before");
 }
