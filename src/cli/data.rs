@@ -1,10 +1,12 @@
 //! `get`, `scan`, `changes`, `diff`: what stores hold and what happened to it. All of them stream.
 
+use std::path::PathBuf;
+
 use super::args::{ChangesArgs, DiffArgs, Get, Scan};
 use super::console::Console;
 use super::failure::{Exit, Failure, Outcome};
 use super::json::Json;
-use super::place;
+use super::place::{self, tell_passed_over};
 use crate::store::{ChangeEvent, Changed, Difference, Entry, ReadStore, View};
 use crate::version::Version;
 
@@ -16,6 +18,7 @@ pub(super) fn get(args: &Get, console: &mut Console<'_>) -> Outcome<Exit> {
     let key = args.spelling.keys.read(&args.key)?;
     let history = place::history(&args.place)?;
     let view = history.read_at(place::version(&history, args.at)?)?;
+    tell_passed_over(view.passed_over().iter().map(PathBuf::as_path), &args.place, console)?;
     let name = args.family.as_deref().unwrap_or(DEFAULT_FAMILY);
     let family = place::family(view.families(), name)?;
     let Some(value) = view.get(family, &key)? else {
@@ -36,11 +39,12 @@ pub(super) fn get(args: &Get, console: &mut Console<'_>) -> Outcome<Exit> {
 }
 
 fn no_key(args: &Get, view: &View, key: &[u8], family: &str) -> Failure {
-    let mut text =
-        format!("version {} has no key {} in the family {family}", view.version(), args.spelling.keys.show(key));
+    let (version, key) = (view.version(), args.spelling.keys.show(key));
+    let text = format!("version {version} has no key {key} in the family {family}");
     // Whoever has named a family knows that there are several.
     if args.family.is_none() && view.families().names().len() > 1 {
-        text += &format!("; name another one with --family: there are {}", place::family_names(view.families()));
+        let names = place::family_names(view.families());
+        return Failure::NotFound(format!("{text}; name another one with --family: there are {names}"));
     }
     Failure::NotFound(text)
 }
@@ -52,6 +56,7 @@ pub(super) fn scan(args: &Scan, console: &mut Console<'_>) -> Outcome<Exit> {
     let (prefix, start, end) = (read(&args.prefix)?, read(&args.start)?, read(&args.end)?);
     let history = place::history(&args.place)?;
     let view = history.read_at(place::version(&history, args.at)?)?;
+    tell_passed_over(view.passed_over().iter().map(PathBuf::as_path), &args.place, console)?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     for family in place::families(view.families(), args.family.as_deref())? {
         let name = place::family_name(view.families(), family);
@@ -99,7 +104,11 @@ pub(super) fn changes(args: &ChangesArgs, console: &mut Console<'_>) -> Outcome<
     let families = changes.families().clone();
     let only = args.family.as_deref().map(|name| place::family(&families, name)).transpose()?;
     let mut left = args.limit.unwrap_or(u64::MAX);
-    for event in changes {
+    let mut told = 0;
+    while let Some(event) = changes.next() {
+        // One more commit may have shown one more file.
+        tell_passed_over(changes.passed_over().skip(told), &args.place, console)?;
+        told = changes.passed_over().count();
         let event = event?;
         if only.is_some_and(|only| only != event.family) {
             continue;
@@ -169,6 +178,7 @@ fn change_in_json(args: &ChangesArgs, event: &ChangeEvent, family: &str, console
 pub(super) fn diff(args: &DiffArgs, console: &mut Console<'_>) -> Outcome<Exit> {
     let history = place::history(&args.place)?;
     let differences = history.difference(Version(args.from), Version(args.to))?;
+    tell_passed_over(differences.passed_over().iter().map(PathBuf::as_path), &args.place, console)?;
     let families = differences.families().clone();
     let only = args.family.as_deref().map(|name| place::family(&families, name)).transpose()?;
     let mut left = args.limit.unwrap_or(u64::MAX);

@@ -1,5 +1,7 @@
 //! `stats`: how many keys there are, and how large.
 
+use std::path::PathBuf;
+
 use super::args::StatsArgs;
 use super::console::Console;
 use super::failure::{Exit, Outcome};
@@ -19,6 +21,7 @@ pub(super) fn stats(args: &StatsArgs, console: &mut Console<'_>) -> Outcome<Exit
         let mut progress = console.progress(format!("counting version {version} of {}", history.id()), None);
         history.stats(version, args.largest.into(), |bytes| progress.at(bytes))?
     };
+    place::tell_passed_over(stats.passed_over.iter().map(PathBuf::as_path), &args.place, console)?;
     if args.place.json {
         console.json(&in_json(args, &stats))?;
         return Ok(Exit::Done);

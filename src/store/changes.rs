@@ -1,8 +1,9 @@
 //! [`Changes`]: what single commits wrote, in the order of versions.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::below::Below;
@@ -70,6 +71,8 @@ pub struct Changes {
     to_come: std::vec::IntoIter<RunName>,
     current: Option<Commit>,
     with_old: bool,
+    /// A file each.
+    passed_over: BTreeSet<PathBuf>,
     failed: Option<ErrorKind>,
     _open: OpenScan,
 }
@@ -107,6 +110,7 @@ impl Changes {
             to_come: names.into_iter(),
             current: None,
             with_old: false,
+            passed_over: BTreeSet::new(),
             failed: None,
             _open: readers.open(),
         })
@@ -130,6 +134,11 @@ impl Changes {
         &self.families
     }
 
+    /// Damaged files that values from before should have been read from, so far; others hold the same.
+    pub fn passed_over(&self) -> impl Iterator<Item = &Path> {
+        self.passed_over.iter().map(PathBuf::as_path)
+    }
+
     fn step(&mut self) -> Result<Option<ChangeEvent>> {
         loop {
             if let Some(commit) = &mut self.current
@@ -145,11 +154,13 @@ impl Changes {
         }
     }
 
-    fn open(&self, name: &RunName) -> Result<Commit> {
+    fn open(&mut self, name: &RunName) -> Result<Commit> {
         let run = self.directory.open_run_of(&self.catalog, name)?;
         let below = if self.with_old {
             let at = self.catalog.readable(name.from())?;
-            Some(RunStack(self.directory.open_chain(&self.catalog, at)?.newest_first()))
+            let chain = self.directory.open_chain(&self.catalog, at)?;
+            self.passed_over.extend(self.directory.passed_over(&chain));
+            Some(RunStack(chain.newest_first()))
         } else {
             None
         };

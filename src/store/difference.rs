@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::below::Below;
@@ -46,6 +47,7 @@ pub struct Differences {
     new: Peeked,
     /// Where only the changed keys are walked over: the first version, to be asked for them.
     below: Option<RunStack>,
+    passed_over: Vec<PathBuf>,
     _open: OpenScan,
 }
 
@@ -61,7 +63,9 @@ impl Differences {
         let new = directory.open_chain(catalog, catalog.readable(to)?)?;
         let families = if from < to { &new.families } else { &old.families };
         let families = Arc::clone(families);
-        let (old, new, below) = match deltas(directory, catalog, from, to)? {
+        let mut passed_over = directory.passed_over(&old);
+        passed_over.extend(directory.passed_over(&new));
+        let (old, new, below) = match deltas(directory, catalog, from, to, &mut passed_over)? {
             Some(deltas) => {
                 let below = RunStack(old.newest_first());
                 let (changes, ranges) = merged_with_ranges(&deltas);
@@ -70,7 +74,15 @@ impl Differences {
             }
             None => (whole(&old)?, whole(&new)?, None),
         };
-        Ok(Self { families, old: Peeked::new(old), new: Peeked::new(new), below, _open: readers.open() })
+        passed_over.sort();
+        passed_over.dedup();
+        Ok(Self { families, old: Peeked::new(old), new: Peeked::new(new), below, passed_over, _open: readers.open() })
+    }
+
+    /// Damaged files that should have been read; others hold the same.
+    #[must_use]
+    pub fn passed_over(&self) -> &[PathBuf] {
+        &self.passed_over
     }
 
     /// The families of the newer of the two versions, by number.
@@ -113,7 +125,13 @@ impl Differences {
 }
 
 /// The deltas from one version to the next, newest first; `None` where none lead there or one of them is no good.
-fn deltas(directory: &StoreDirectory, catalog: &Catalog, from: Version, to: Version) -> Result<Option<Vec<Arc<Run>>>> {
+fn deltas(
+    directory: &StoreDirectory,
+    catalog: &Catalog,
+    from: Version,
+    to: Version,
+    passed_over: &mut Vec<PathBuf>,
+) -> Result<Option<Vec<Arc<Run>>>> {
     let names = if from <= to { catalog.deltas(from, to, &BTreeSet::new()) } else { None };
     let Some(names) = names else { return Ok(None) };
     match directory.open_deltas(catalog, &names) {
@@ -123,6 +141,7 @@ fn deltas(directory: &StoreDirectory, catalog: &Catalog, from: Version, to: Vers
         }
         Err((name, error)) if is_about_the_file(&error) => {
             tracing::warn!(file = %directory.display_path(name).display(), %error, "comparing whole states instead");
+            passed_over.push(directory.display_path(name));
             Ok(None)
         }
         Err((_, error)) => Err(error),

@@ -221,8 +221,8 @@ pub(super) fn reading_directory(
 /// Opens a view of `version` over mapped runs.
 pub(super) fn read_at(directory: &StoreDirectory, version: Version, readers: &Arc<Readers>) -> Result<View> {
     let chain = chain_of(directory, version)?;
-    let stack = Arc::new(RunStack(chain.newest_first()));
-    Ok(View::new(version, chain.families, stack, Arc::clone(readers)))
+    let (stack, passed_over) = (Arc::new(RunStack(chain.newest_first())), directory.passed_over(&chain));
+    Ok(View::new(version, chain.families, stack, Arc::clone(readers)).around(passed_over))
 }
 
 /// The runs of `version`.

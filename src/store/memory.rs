@@ -187,7 +187,8 @@ impl StateStoreProvider for MemoryProvider {
             Some(held) => held,
             None => Arc::new(RunStack(chain.newest_first())),
         };
-        Ok(View::new(version, chain.families, below, Arc::clone(&self.core.readers)))
+        let passed_over = self.core.directory.passed_over(&chain);
+        Ok(View::new(version, chain.families, below, Arc::clone(&self.core.readers)).around(passed_over))
     }
 
     fn latest(&self) -> Result<Version> {

@@ -1,6 +1,7 @@
 //! [`Stats`]: how many keys a version has, and how large they are.
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 use super::changes::take_apart;
 use super::directory::StoreDirectory;
@@ -97,6 +98,8 @@ pub struct Stats {
     pub families: Vec<FamilyStats>,
     /// The entries with the most bytes of key and value, the largest first.
     pub largest: Vec<LargeEntry>,
+    /// Damaged files that were passed over, because others hold the same.
+    pub passed_over: Vec<PathBuf>,
 }
 
 /// Walks over `version` once. The memory is that of a few pages, of the histograms of each family, and of `largest` keys.
@@ -135,7 +138,8 @@ pub(super) fn stats(
             None => stats.tombstones += 1,
         }
     }
-    Ok(Stats { version, families, largest: largest.entries.into_iter().map(|(_, entry)| entry).collect() })
+    let largest = largest.entries.into_iter().map(|(_, entry)| entry).collect(); // as many as were asked for
+    Ok(Stats { version, families, largest, passed_over: directory.passed_over(&chain) })
 }
 
 impl FamilyStats {

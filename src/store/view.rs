@@ -1,5 +1,6 @@
 //! [`View`]: the state at one version, to be read by anyone, any time.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::below::{LookupKey, SharedBelow};
@@ -18,11 +19,24 @@ pub struct View {
     families: Arc<Families>,
     below: SharedBelow,
     readers: Arc<Readers>,
+    passed_over: Arc<[PathBuf]>,
 }
 
 impl View {
     pub(super) fn new(version: Version, families: Arc<Families>, below: SharedBelow, readers: Arc<Readers>) -> Self {
-        Self { version, families, below, readers }
+        Self { version, families, below, readers, passed_over: Arc::default() }
+    }
+
+    /// The same, which got around these files.
+    pub(super) fn around(self, passed_over: Vec<PathBuf>) -> Self {
+        Self { passed_over: passed_over.into(), ..self }
+    }
+
+    /// Damaged files that this version should have been read from; others hold the same. Repair them: the next damage may have no
+    /// way around it.
+    #[must_use]
+    pub fn passed_over(&self) -> &[PathBuf] {
+        &self.passed_over
     }
 
     /// The families of this version, by number.
