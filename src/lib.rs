@@ -46,8 +46,8 @@ pub use error::{Advice, Error, ErrorKind, Result};
 pub use maintenance::{Maintenance, MaintenanceOptions};
 pub use run::{Access, PageCodec};
 pub use store::{
-    ChangeEvent, Changed, Changes, Difference, Differences, Entry, Exported, FileInfo, FileRole, History, Inventory,
-    MemoryProvider, ReadStore, Residency, Retired, RocksDbProvider, Scan, StateStoreProvider, StoreOptions,
-    Transaction, Upkeep, UpkeepState, Verified, VersionInfo, View, WriteStore,
+    ChangeEvent, Changed, Changes, Difference, Differences, Entry, Exported, ExportedFile, FileInfo, FileRole, History,
+    Inventory, MemoryProvider, ReadStore, Residency, Retired, RocksDbProvider, Scan, StateStoreProvider, StoreOptions,
+    SurveyedVersion, Transaction, Upkeep, UpkeepState, Verified, VersionInfo, VersionSurvey, View, WriteStore,
 };
 pub use version::{Epoch, IdSource, Mark, RunId, RunKind, StoreUid, Version, VersionId};

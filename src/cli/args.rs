@@ -27,7 +27,7 @@ Output:
 
 Exit codes:
   0  done
-  1  damage was found, or a file is missing
+  1  damage was found, or a file is missing. A read that gets around a damaged file by itself says so, and is done
   2  the arguments are wrong
   3  there is no such checkpoint (nothing, a file or a symbolic link has the path), store, version, family or key
   4  refused for now: somebody else holds or has changed the store, or the target already exists
@@ -59,8 +59,11 @@ Examples:
   alluvium ls checkpoint --files
   alluvium ls checkpoint --store clicks/0/state --json")]
     Ls(Ls),
-    /// Shows the versions of a store that can be read.
+    /// Shows the versions of a store; exit code 1 where one of them cannot be read.
     #[command(after_help = "\
+CHANGES and BYTES are those of the commit's own file: - where that was collapsed into others and is gone. A version that cannot be
+read is listed with the reason.
+
 Examples:
   alluvium versions checkpoint
   alluvium versions checkpoint --metadata

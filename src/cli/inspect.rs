@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::args::{Ls, Versions};
 use super::console::Console;
-use super::failure::{Exit, Failure, Outcome};
+use super::failure::{Exit, Outcome};
 use super::json::Json;
 use super::place;
-use super::spelling::{escaped, quoted};
+use super::spelling::{escaped, harmless, quoted};
 use super::table::{Table, bytes_for_people, count};
 use crate::entry::StateStoreId;
-use crate::store::{FileRole, Inventory};
+use crate::store::{FileRole, Inventory, SurveyedVersion};
 
 const ROLES: [FileRole; 8] = [
     FileRole::Snapshot,
@@ -186,31 +186,61 @@ fn in_json(id: &StateStoreId, inventory: &Inventory, with_files: bool) -> Json {
 /// `alluvium versions`
 pub(super) fn versions(args: &Versions, console: &mut Console<'_>) -> Outcome<Exit> {
     let history = place::history(&args.place)?;
-    let metadata = |version| {
-        let bytes = args.metadata.then(|| history.metadata(version)).transpose()?;
-        Ok::<_, Failure>(bytes.map(|bytes| args.values.show(&bytes)))
-    };
-    let heading: &[&str] = &[" VERSION", " EPOCH", " CHANGES", " BYTES", " METADATA"];
-    let mut table = Table::new(heading);
-    for info in history.versions()? {
-        let shown = metadata(info.version)?;
-        if args.place.json {
-            console.json(&Json::object([
-                ("version", info.version.0.into()),
-                ("epoch", info.epoch.0.into()),
-                ("changes", info.changes.into()),
-                ("bytes", info.file_bytes.into()),
-                ("metadata_bytes", info.metadata_bytes.into()),
-                ("metadata", shown.into()),
-            ]))?;
-        } else {
-            let shown = shown.unwrap_or_else(|| format!("{} B", info.metadata_bytes));
-            let numbers = [info.version.0, info.epoch.0, info.changes, info.file_bytes];
-            table.row(numbers.iter().map(ToString::to_string).chain([shown]));
-        }
+    let survey = if args.metadata { history.survey_with_metadata() } else { history.survey() }?;
+    let is_whole = survey.versions.iter().all(|version| version.unreadable.is_none());
+    let costs_a_version = |why: &String| survey.versions.iter().any(|version| version.unreadable.as_ref() == Some(why));
+    let passed_over = survey.damaged.iter().filter(|(_, why)| !costs_a_version(why)).map(|(file, _)| file.as_path());
+    place::tell_passed_over(passed_over, &args.place, console)?;
+    if args.place.json {
+        survey.versions.iter().try_for_each(|version| console.json(&version_in_json(args, version)))?;
+    } else {
+        table_of_versions(args, &survey.versions, is_whole, console)?;
     }
-    if !args.place.json {
-        table.lines().try_for_each(|line| console.line(line))?;
+    Ok(if is_whole { Exit::Done } else { Exit::Damaged })
+}
+
+fn table_of_versions(
+    args: &Versions,
+    versions: &[SurveyedVersion],
+    is_whole: bool,
+    console: &mut Console<'_>,
+) -> Outcome<()> {
+    let mut heading = vec![" VERSION", " EPOCH", " CHANGES", " BYTES", " METADATA"];
+    heading.extend((!is_whole).then_some("CANNOT BE READ"));
+    let mut table = Table::new(&heading);
+    for version in versions {
+        let known = |number: Option<u64>| number.map_or_else(|| "-".into(), |number| number.to_string());
+        let metadata = match (&version.metadata, version.metadata_bytes) {
+            (Some(metadata), _) => args.values.show(metadata),
+            (None, Some(bytes)) => format!("{bytes} B"),
+            (None, None) => "-".into(),
+        };
+        let why = version.unreadable.as_ref().map_or_else(String::new, |why| harmless(why));
+        table.row([
+            version.versions.to_string(),
+            known(version.epoch.map(|epoch| epoch.0)),
+            known(version.changes),
+            known(version.file_bytes),
+            metadata,
+            why,
+        ]);
     }
-    Ok(Exit::Done)
+    table.lines().try_for_each(|line| console.line(line))
+}
+
+fn version_in_json(args: &Versions, version: &SurveyedVersion) -> Json {
+    let mut members = vec![("version", version.versions.first.0.into())];
+    // Lost versions that no file leads to may be any number.
+    if version.versions.first < version.versions.last {
+        members.push(("last", version.versions.last.0.into()));
+    }
+    members.extend([
+        ("epoch", version.epoch.map(|epoch| epoch.0).into()),
+        ("changes", version.changes.into()),
+        ("bytes", version.file_bytes.into()),
+        ("metadata_bytes", version.metadata_bytes.into()),
+        ("metadata", version.metadata.as_ref().map(|metadata| args.values.show(metadata)).into()),
+        ("unreadable", version.unreadable.as_deref().into()),
+    ]);
+    Json::Object(members)
 }

@@ -182,10 +182,10 @@ pub struct VersionInfo {
     pub version: Version,
     /// The epoch of the writer that made it.
     pub epoch: Epoch,
-    /// The keys that the commit put or removed.
-    pub changes: u64,
-    /// The size of the commit's file, in bytes.
-    pub file_bytes: u64,
+    /// The keys that the commit put or removed; `None` where its own delta is gone and nobody remembers.
+    pub changes: Option<u64>,
+    /// The size of the commit's file, in bytes; `None` where it is gone and nobody remembers.
+    pub file_bytes: Option<u64>,
     /// The length of the commit's metadata, in bytes.
     pub metadata_bytes: u64,
 }

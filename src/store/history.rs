@@ -1,6 +1,5 @@
 //! [`History`]: the versions of a store, read straight from its checkpoint, beside whatever the writer does.
 
-use std::collections::HashMap;
 use std::ops::{ControlFlow, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,15 +16,14 @@ use super::options::StoreOptions;
 use super::scan::Readers;
 use super::stats::{Stats, stats};
 use super::upkeep::{Verified, verify};
+use super::versions::{VersionSurvey, open_any, survey, versions};
 use super::view::View;
-use crate::backend::VersionRecord;
 use crate::bytes::Bytes;
-use crate::catalog::{Catalog, RunName};
 use crate::checkpoint::{Checkpoint, LocalCheckpoint};
 use crate::clock::SystemClock;
-use crate::fs::{Disk, RealDisk};
 use crate::entry::StateStoreId;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::{Disk, RealDisk};
 use crate::run::Access;
 use crate::version::{IdSource, Version, VersionId};
 
@@ -97,6 +95,24 @@ impl History {
     /// What reading the files met.
     pub fn versions(&self) -> Result<Vec<VersionInfo>> {
         versions(&self.directory, |_| Ok(()))
+    }
+
+    /// Every retained version, whether or not it can be read: what is known of it, and why it cannot be read. Opens each run once;
+    /// what is in them is not looked at ([`verify`](Self::verify) does).
+    ///
+    /// # Errors
+    /// What the disk reports. Damage is no error here but part of the answer.
+    pub fn survey(&self) -> Result<VersionSurvey> {
+        survey(&self.directory, &|_| None)
+    }
+
+    /// As [`survey`](Self::survey), with the metadata of every version, which is held in memory.
+    ///
+    /// # Errors
+    /// As [`survey`](Self::survey).
+    pub fn survey_with_metadata(&self) -> Result<VersionSurvey> {
+        // A copy, so that no mapping is kept for it.
+        survey(&self.directory, &|metadata| Some(Bytes::copy_from(metadata)))
     }
 
     /// The metadata that `version` was committed with; empty for version 0.
@@ -234,46 +250,8 @@ pub(super) fn chain_of(directory: &StoreDirectory, version: Version) -> Result<O
 pub(super) fn metadata(directory: &StoreDirectory, version: Version) -> Result<Bytes> {
     directory.at_a_listing(|catalog| match catalog.readable(version)? {
         VersionId::ROOT => Ok(Bytes::default()),
-        at => Ok(open_any(directory, catalog, at)?.metadata().clone()),
+        at => Ok(open_any(directory, catalog, at)?.1.metadata().clone()),
     })
-}
-
-/// Every readable version. What the index remembers of a version is used, where there is one to show it; of the others a footer is read.
-pub(super) fn versions(
-    directory: &StoreDirectory,
-    show: impl FnOnce(&mut dyn FnMut(VersionRecord) -> Result<()>) -> Result<()>,
-) -> Result<Vec<VersionInfo>> {
-    let mut known = HashMap::new(); // one a retained version, without its metadata
-    show(&mut |record| {
-        known.insert(record.at.at, info(record.at.at, record.entries, record.bytes, &record.metadata));
-        Ok(())
-    })?;
-    directory.at_a_listing(|catalog| {
-        let info_of = |at: VersionId| match known.get(&at) {
-            Some(info) => Ok(info.clone()),
-            None => open_any(directory, catalog, at)
-                .map(|run| info(at, run.properties().entries, run.file_bytes(), run.metadata())),
-        };
-        catalog.versions().map(info_of).collect() // one a retained version
-    })
-}
-
-fn info(at: VersionId, changes: u64, file_bytes: u64, metadata: &[u8]) -> VersionInfo {
-    let metadata_bytes = metadata.len() as u64;
-    VersionInfo { version: at.version, epoch: at.epoch, changes, file_bytes, metadata_bytes }
-}
-
-/// Opens the smallest run that ends at `at`: its own delta if that is still there.
-fn open_any(directory: &StoreDirectory, catalog: &Catalog, at: VersionId) -> Result<Arc<crate::run::Run>> {
-    let mut last_error = None;
-    for name in catalog.leading_to(at) {
-        match directory.open_run_of(catalog, &name) {
-            Ok(run) => return Ok(run),
-            Err(error) => last_error = Some(error),
-        }
-    }
-    let file = directory.display_path(RunName::single(at)?);
-    Err(last_error.unwrap_or_else(|| Error::new(ErrorKind::Missing { file }, "the version has no file")))
 }
 
 #[cfg(test)]

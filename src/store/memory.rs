@@ -20,6 +20,7 @@ use super::rewrite::write_snapshot;
 use super::scan::Readers;
 use super::slot::Slot;
 use super::transaction::{Committer, Opened, Transaction};
+use super::versions;
 use super::view::View;
 use crate::backend::Room;
 use crate::budget::Budget;
@@ -196,7 +197,7 @@ impl StateStoreProvider for MemoryProvider {
     }
 
     fn versions(&self) -> Result<Vec<VersionInfo>> {
-        history::versions(&self.core.directory, |_| Ok(()))
+        versions::versions(&self.core.directory, |_| Ok(()))
     }
 
     fn metadata(&self, version: Version) -> Result<Bytes> {

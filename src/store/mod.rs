@@ -46,6 +46,7 @@ mod tenancy;
 mod transaction;
 mod unpublished;
 mod upkeep;
+mod versions;
 mod view;
 
 pub(crate) use caretaker::Caretaker;
@@ -71,4 +72,5 @@ pub use stats::{FamilyStats, Histogram, LargeEntry, Stats};
 pub use transaction::Transaction;
 pub(crate) use upkeep::{DamagedRun, Retained, readable_and_lost, retirable, retire, verify};
 pub use upkeep::{Retired, Verified, VersionSpan};
+pub use versions::{SurveyedVersion, VersionSurvey};
 pub use view::View;

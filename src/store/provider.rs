@@ -15,6 +15,7 @@ use super::rewrite::{write_collapsed, write_snapshot};
 use super::tenancy::Tenancy;
 use super::transaction::{Committer, Opened, Transaction};
 use super::upkeep::{Retained, Retired, Verified, verify};
+use super::versions;
 use super::view::View;
 use crate::backend::Backend;
 use crate::bytes::Bytes;
@@ -172,7 +173,7 @@ impl StateStoreProvider for RocksDbProvider {
 
     fn versions(&self) -> Result<Vec<VersionInfo>> {
         let core = self.core();
-        history::versions(&core.directory, |see| core.backend.engine().versions(core.store, see))
+        versions::versions(&core.directory, |see| core.backend.engine().versions(core.store, see))
     }
 
     fn metadata(&self, version: Version) -> Result<Bytes> {

@@ -140,7 +140,7 @@ pub(super) fn lost(directory: &StoreDirectory, catalog: &Catalog, damaged: &[Dam
 
 /// Every run that ends at a version, or starts from it, names the one delta that made it. Runs are met in the order of the
 /// versions that they make, so whatever one starts from has been met.
-fn check_tip(catalog: &Catalog, run: &Run, tips: &mut BTreeMap<VersionId, RunId>) -> Result<()> {
+pub(super) fn check_tip(catalog: &Catalog, run: &Run, tips: &mut BTreeMap<VersionId, RunId>) -> Result<()> {
     let header = run.header();
     let mismatch = |what: &str, expected: &RunId, found: &RunId| {
         Error::corrupt(run.path().to_path_buf(), 0, format!("{what} {expected}"), format!("{what} {found}"))

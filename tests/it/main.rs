@@ -7,6 +7,9 @@ mod bad_input;
 mod cli;
 #[cfg(feature = "cli")]
 #[cfg(test)]
+mod cli_damage;
+#[cfg(feature = "cli")]
+#[cfg(test)]
 mod cli_refusals;
 #[cfg(test)]
 mod conformance;
