@@ -1,6 +1,6 @@
 //! `log ls|read|verify|salvage|clean`: looking at write-ahead logs, and looking after them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
@@ -8,8 +8,9 @@ use clap::{Args, Subcommand};
 use super::console::Console;
 use super::failure::{Exit, Failure, Outcome};
 use super::json::Json;
+use super::place;
 use super::spelling::{escaped, harmless};
-use super::table::{Table, bytes_for_people};
+use super::table::{Table, bytes_for_people, count};
 use crate::fs::{Disk, RealDisk};
 use crate::wal::inspect::{self, LogReport};
 use crate::wal::{FileLog, LogOptions, Lsn, RecoveryMode, Skipped, Wait, WriteAheadLog};
@@ -75,7 +76,7 @@ pub(super) struct CleanArgs {
 
 impl LogCommand {
     /// The log's folder.
-    pub(super) fn dir(&self) -> &PathBuf {
+    pub(super) fn dir(&self) -> &Path {
         match self {
             Self::Ls(folder) | Self::Verify(folder) => &folder.dir,
             Self::Read(args) => &args.folder.dir,
@@ -87,10 +88,7 @@ impl LogCommand {
 
 pub(super) fn log(command: &LogCommand, console: &mut Console<'_>) -> Outcome<Exit> {
     match command {
-        LogCommand::Ls(folder) => {
-            let report = inspect::inspect(&RealDisk::new(), &folder.dir)?;
-            show(&report, folder.json, console)
-        }
+        LogCommand::Ls(folder) => show(&survey(&folder.dir)?, folder.json, console),
         LogCommand::Verify(folder) => verify(folder, console),
         LogCommand::Read(args) => read(args, console),
         LogCommand::Salvage(args) => salvage(args, console),
@@ -98,9 +96,22 @@ pub(super) fn log(command: &LogCommand, console: &mut Console<'_>) -> Outcome<Ex
     }
 }
 
+/// What is in the folder `dir`, at first sight; says what it is where it is no log's.
+fn survey(dir: &Path) -> Outcome<LogReport> {
+    let looked = inspect::inspect(&RealDisk::new(), dir);
+    let report = looked.map_err(|error| place::no_directory(dir, "log", error))?;
+    if report.segments.is_empty() && report.findings.is_empty() {
+        return Err(Failure::NotFound(format!(
+            "{} holds no log, or one without a record: no segment is in it",
+            dir.display()
+        )));
+    }
+    Ok(report)
+}
+
 fn verify(folder: &Folder, console: &mut Console<'_>) -> Outcome<Exit> {
     let disk = RealDisk::new();
-    let total = inspect::inspect(&disk, &folder.dir)?.segments.iter().map(|segment| segment.file_bytes).sum();
+    let total = survey(&folder.dir)?.segments.iter().map(|segment| segment.file_bytes).sum();
     let report = {
         let mut progress = console.progress(format!("verifying {}", folder.dir.display()), Some(total));
         inspect::verify(&disk, &folder.dir, &mut |at| _ = progress.at(at.done_bytes))?
@@ -171,6 +182,7 @@ fn document(report: &LogReport) -> Json {
 
 fn read(args: &ReadArgs, console: &mut Console<'_>) -> Outcome<Exit> {
     let mode = if args.salvage { RecoveryMode::Salvage } else { RecoveryMode::Strict };
+    survey(&args.folder.dir)?;
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
     let mut records = inspect::read(disk, &args.folder.dir, mode, Lsn(args.from))?;
     let mut left = args.limit.unwrap_or(u64::MAX);
@@ -201,6 +213,7 @@ fn told_skipped(skipped: &Skipped, console: &mut Console<'_>) -> Outcome<Exit> {
 }
 
 fn salvage(args: &SalvageArgs, console: &mut Console<'_>) -> Outcome<Exit> {
+    survey(&args.folder.dir)?;
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
     let skipped = {
         let mut progress = console.progress(format!("salvaging {}", args.folder.dir.display()), None);
@@ -209,15 +222,13 @@ fn salvage(args: &SalvageArgs, console: &mut Console<'_>) -> Outcome<Exit> {
     if args.folder.json {
         console.json(&Json::object([("lost", skipped.records.into())]))?;
     } else {
-        console.line(format!("{} records could not be read", skipped.records))?;
+        console.line(format!("{} could not be read", count(skipped.records, "record", "records")))?;
     }
     told_skipped(&skipped, console)
 }
 
 fn clean(args: &CleanArgs, console: &mut Console<'_>) -> Outcome<Exit> {
-    if RealDisk::new().stat(&args.folder.dir)?.is_none() {
-        return Err(Failure::NotFound(format!("{} holds no log", args.folder.dir.display())));
-    }
+    survey(&args.folder.dir)?; // an open would make a lock there
     let log = FileLog::open(&args.folder.dir, LogOptions::default())?;
     let cleaned = match (args.older_than, args.below) {
         (Some(threshold_ms), _) => log.clean(threshold_ms, Wait::ForIt)?,
@@ -228,7 +239,7 @@ fn clean(args: &CleanArgs, console: &mut Console<'_>) -> Outcome<Exit> {
     if args.folder.json {
         console.json(&Json::object([("segments", segments.into())]))?;
     } else {
-        console.line(format!("{segments} segments are given up"))?;
+        console.line(format!("{} given up", count(segments, "segment", "segments")))?;
     }
     for (file, error) in &cleaned.failed {
         console.note(&format!("not deleted yet: {}: {error}", file.display()))?;

@@ -48,7 +48,37 @@ fn a_log_is_listed_read_verified_salvaged_and_cleaned() {
     assert!(exit == Exit::Damaged && out.contains("damaged: "), "{out}");
     let to = root.path().join("saved");
     let (exit, out, err) = tool(&["salvage", at, "--to", to.to_str().unwrap()]);
-    assert!(exit == Exit::Damaged && out.starts_with("1 records") && err.contains("records 3 to 3"), "{out}{err}");
+    assert!(exit == Exit::Damaged && out.starts_with("1 record could") && err.contains("records 3 to 3"), "{out}{err}");
     let (exit, out, _) = tool(&["read", to.to_str().unwrap()]);
     assert_eq!((exit, out.as_str()), (Exit::Done, "1\t3\t0\trecord 3\\n\n"));
+}
+
+#[test]
+fn what_is_no_log_is_told_by_its_kind_and_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let path = |name: &str| root.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("file"), b"a file").unwrap();
+    std::fs::create_dir(path("empty")).unwrap();
+    std::os::unix::fs::symlink(path("nowhere"), path("dangling")).unwrap();
+    std::os::unix::fs::symlink(path("empty"), path("link")).unwrap();
+    for (name, says) in [
+        ("missing", "nothing is there"),
+        ("file", "it is a file"),
+        ("file/below", "nothing is there"),
+        ("dangling", "leads to nothing"),
+        ("link", "itself"),
+        ("empty", "no segment"),
+    ] {
+        for rest in
+            [&["ls"][..], &["read"], &["verify"], &["clean", "--below", "3"], &["salvage", "--to", &path("saved")]]
+        {
+            let at = path(name);
+            let mut words = rest.to_vec();
+            words.insert(1, &at);
+            let (exit, out, err) = tool(&words);
+            assert_eq!((exit, out.as_str()), (Exit::NotFound, ""), "{words:?}: {err}");
+            assert!(err.contains(says), "{words:?}: {err}");
+        }
+    }
+    assert!(std::fs::read_dir(path("empty")).unwrap().next().is_none() && !Path::new(&path("saved")).exists());
 }
