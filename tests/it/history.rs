@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use alluvium::fs::{Disk, SimDisk};
+use alluvium::checkpoint::{Checkpoint, PendingFile};
+use alluvium::fs::{DirEntry, Disk, ReadFile, SimDisk};
 use alluvium::prelude::*;
 use alluvium::{
     Backend, Changed, Changes, Differences, ErrorKind, FamilyId, History, LocalCheckpoint, MemoryProvider, Result,
@@ -293,6 +295,64 @@ fn a_history_writes_nothing_and_fences_nobody() {
     let mut content = contents[8].clone();
     commit(&provider, &mut Dice(9), &mut content);
     assert_eq!(history.latest().unwrap(), Version(9));
+}
+
+/// A checkpoint that counts how often it is asked for something.
+#[derive(Debug)]
+struct Counting {
+    inner: LocalCheckpoint,
+    lists: AtomicU64,
+    opens: AtomicU64,
+}
+
+impl Checkpoint for Counting {
+    fn create(&self, path: &str, temporary: &str) -> Result<Box<dyn PendingFile>> {
+        self.inner.create(path, temporary)
+    }
+    fn open(&self, path: &str) -> Result<Arc<dyn ReadFile>> {
+        self.opens.fetch_add(1, Ordering::Relaxed);
+        self.inner.open(path)
+    }
+    fn list(&self, dir: &str) -> Result<Vec<DirEntry>> {
+        self.lists.fetch_add(1, Ordering::Relaxed);
+        self.inner.list(dir)
+    }
+    fn length(&self, path: &str) -> Result<Option<u64>> {
+        self.inner.length(path)
+    }
+    fn delete(&self, path: &str) -> Result<()> {
+        self.inner.delete(path)
+    }
+    fn sync(&self, dir: &str) -> Result<()> {
+        self.inner.sync(dir)
+    }
+    fn display_path(&self, path: &str) -> PathBuf {
+        self.inner.display_path(path)
+    }
+}
+
+#[test]
+fn a_survey_lists_once_and_opens_each_run_once() {
+    let disk = SimDisk::new(3);
+    let (provider, _) = store(&disk, 3, 40);
+    provider.snapshot().unwrap();
+    let inner = LocalCheckpoint::existing_on(Arc::new(disk.clone()), "/checkpoint").unwrap();
+    let counting = Arc::new(Counting { inner, lists: AtomicU64::new(0), opens: AtomicU64::new(0) });
+    let history = History::open(Arc::clone(&counting) as Arc<dyn Checkpoint>, id()).unwrap();
+    let before = (counting.lists.load(Ordering::Relaxed), counting.opens.load(Ordering::Relaxed));
+    let survey = history.survey_with_metadata().unwrap();
+    let runs = history.verify(go_on).unwrap().runs;
+    let metadata = |version| provider.metadata(version).unwrap();
+    for (surveyed, info) in survey.versions.iter().zip(provider.versions().unwrap()) {
+        assert_eq!((surveyed.versions.first, surveyed.changes), (info.version, info.changes));
+        assert_eq!((surveyed.file_bytes, surveyed.metadata_bytes), (info.file_bytes, Some(info.metadata_bytes)));
+        assert_eq!(surveyed.metadata.as_ref(), Some(&metadata(info.version)));
+        assert_eq!(surveyed.unreadable, None);
+    }
+    assert_eq!((survey.versions.len(), survey.damaged.len()), (40, 0));
+    // The directory and its forks; the fork and each run. The verification does the same again.
+    let after = (counting.lists.load(Ordering::Relaxed), counting.opens.load(Ordering::Relaxed));
+    assert_eq!((after.0 - before.0, after.1 - before.1), (2 * 2, 2 * (1 + runs)));
 }
 
 #[test]
