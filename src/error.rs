@@ -291,6 +291,9 @@ impl fmt::Display for ErrorKind {
         match self {
             Self::InvalidInput => write!(f, "invalid input"),
             Self::LimitExceeded { limit, found } => write!(f, "{found} is over the limit of {limit}"),
+            Self::VersionNotFound { requested, newest: Version::EMPTY, .. } => {
+                write!(f, "version {requested} is not there; the store has no version yet")
+            }
             Self::VersionNotFound { requested, oldest, newest } => {
                 write!(f, "version {requested} is not there; {oldest} to {newest} can be read")
             }

@@ -202,6 +202,12 @@ pub(super) struct Place {
     pub(super) json: bool,
 }
 
+/// Reads a number of versions to keep.
+fn at_least_one(text: &str) -> Result<u64, String> {
+    let number = text.parse::<u64>().map_err(|error| error.to_string())?;
+    if number == 0 { Err("at least the newest version is kept".into()) } else { Ok(number) }
+}
+
 impl Place {
     /// The checkpoint, and the store where it was named, as they are typed in a shell.
     pub(super) fn words(&self) -> String {
@@ -358,7 +364,7 @@ pub(super) struct Compact {
     pub(super) place: Place,
     /// How many of the newest versions are going to be kept; all where it is left out. What leads to older ones is put
     /// together.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = at_least_one)]
     pub(super) keep: Option<u64>,
     /// Writes the newest version into one file, worth it or not.
     #[arg(long)]
@@ -373,7 +379,7 @@ pub(super) struct Retire {
     #[command(flatten)]
     pub(super) place: Place,
     /// How many of the newest versions stay readable.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = at_least_one)]
     pub(super) keep: u64,
     /// Of how many of the newest versions the exact changes stay; as many as versions where it is left out.
     #[arg(long)]

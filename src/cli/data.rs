@@ -7,7 +7,7 @@ use super::console::Console;
 use super::failure::{Exit, Failure, Outcome};
 use super::json::Json;
 use super::place::{self, tell_passed_over};
-use crate::store::{ChangeEvent, Changed, Difference, Entry, ReadStore, View};
+use crate::store::{ChangeEvent, Changed, Difference, Entry, History, ReadStore, View};
 use crate::version::Version;
 
 /// The family that every store has.
@@ -22,7 +22,7 @@ pub(super) fn get(args: &Get, console: &mut Console<'_>) -> Outcome<Exit> {
     let name = args.family.as_deref().unwrap_or(DEFAULT_FAMILY);
     let family = place::family(view.families(), name)?;
     let Some(value) = view.get(family, &key)? else {
-        return Err(no_key(args, &view, &key, name));
+        return Err(no_key(args, &history, &view, &key, name));
     };
     let value = args.spelling.values.show(&value);
     if args.place.json {
@@ -38,7 +38,10 @@ pub(super) fn get(args: &Get, console: &mut Console<'_>) -> Outcome<Exit> {
     Ok(Exit::Done)
 }
 
-fn no_key(args: &Get, view: &View, key: &[u8], family: &str) -> Failure {
+fn no_key(args: &Get, history: &History, view: &View, key: &[u8], family: &str) -> Failure {
+    if view.version() == Version::EMPTY && args.at.is_none() {
+        return Failure::NotFound(place::no_version(history));
+    }
     let (version, key) = (view.version(), args.spelling.keys.show(key));
     let text = format!("version {version} has no key {key} in the family {family}");
     // Whoever has named a family knows that there are several.

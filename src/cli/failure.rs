@@ -117,7 +117,12 @@ impl Failure {
             Self::Usage(text) | Self::NotFound(text) | Self::Taken(text) => Some(text.clone()),
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
             Self::Output(error) => Some(format!("the output could not be written: {error}")),
-            Self::Store(error) => Some(error.to_string()),
+            Self::Store(error) => {
+                let text = error.to_string();
+                // That the input is invalid is what the text says.
+                let suffix = format!(": {}", ErrorKind::InvalidInput);
+                Some(text.strip_suffix(&suffix).map_or(text.clone(), Into::into))
+            }
         }
     }
 

@@ -191,6 +191,9 @@ pub(super) fn versions(args: &Versions, console: &mut Console<'_>) -> Outcome<Ex
     let costs_a_version = |why: &String| survey.versions.iter().any(|version| version.unreadable.as_ref() == Some(why));
     let passed_over = survey.damaged.iter().filter(|(_, why)| !costs_a_version(why)).map(|(file, _)| file.as_path());
     place::tell_passed_over(passed_over, &args.place, console)?;
+    if survey.versions.is_empty() {
+        console.note(&format!("note: {}", place::no_version(&history)))?;
+    }
     if args.place.json {
         survey.versions.iter().try_for_each(|version| console.json(&version_in_json(args, version)))?;
     } else {

@@ -152,6 +152,11 @@ pub(super) fn version(history: &History, at: Option<u64>) -> Outcome<Version> {
     })
 }
 
+/// The text for a store that nothing was committed to.
+pub(super) fn no_version(history: &History) -> String {
+    format!("the store {} has no version yet", history.id())
+}
+
 /// The family called `name`.
 pub(super) fn family(families: &Families, name: &str) -> Outcome<FamilyId> {
     families.find(name).ok_or_else(|| {

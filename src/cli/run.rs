@@ -52,7 +52,12 @@ fn answer(error: &clap::Error, console: &mut Console<'_>) -> Exit {
     match error.kind() {
         ParseErrorKind::DisplayHelp | ParseErrorKind::DisplayVersion => {
             let written = write!(console.out, "{text}").and_then(|()| console.out.flush());
-            written.map_or_else(|error| Failure::Output(error).exit(), |()| Exit::Done)
+            let Err(error) = written else { return Exit::Done };
+            let failure = Failure::Output(error);
+            if let Some(text) = failure.text() {
+                _ = console.note(&format!("error: {text}")); // whoever cannot be told has the exit code
+            }
+            failure.exit()
         }
         _ => {
             _ = console.note(text.trim_end()); // whoever cannot be told has the exit code

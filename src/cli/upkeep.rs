@@ -14,6 +14,7 @@ use crate::checkpoint::LocalCheckpoint;
 use crate::error::ErrorKind;
 use crate::fs::{Disk, RealDisk};
 use crate::store::ExportedFile;
+use crate::version::Version;
 
 /// `alluvium verify`
 pub(super) fn verify(args: &Verify, console: &mut Console<'_>) -> Outcome<Exit> {
@@ -67,6 +68,9 @@ pub(super) fn verify(args: &Verify, console: &mut Console<'_>) -> Outcome<Exit> 
 pub(super) fn export(args: &Export, console: &mut Console<'_>) -> Outcome<Exit> {
     let history = place::history(&args.place)?;
     let version = place::version(&history, args.at)?;
+    if version == Version::EMPTY && args.at.is_none() {
+        return Err(Failure::NotFound(place::no_version(&history)));
+    }
     place::check_target(&args.dir)?;
     let exported = {
         let mut progress = console.progress(format!("exporting version {version} of {}", history.id()), None);
@@ -95,7 +99,11 @@ pub(super) fn import(args: &Import, console: &mut Console<'_>) -> Outcome<Exit> 
     place::check_target(&args.checkpoint)?;
     let shown = args.file.display();
     let file = RealDisk::new().open(&args.file).map_err(|error| match error.kind() {
-        ErrorKind::Foreign { .. } => Failure::NotFound(format!("there is no file {shown}: it is something else")),
+        ErrorKind::Foreign { .. } => {
+            let kind = if args.file.is_symlink() { "a symbolic link, and none is followed here" } else { "no file" };
+            Failure::NotFound(format!("{shown} is {kind}: name the file that an export wrote"))
+        }
+        ErrorKind::NotFound { .. } => Failure::NotFound(format!("there is no file {shown}")),
         _ => error.into(),
     })?;
     // The whole file before the checkpoint, which would be made for nothing.

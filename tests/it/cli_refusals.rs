@@ -79,6 +79,48 @@ fn a_get_without_a_family_says_which_ones_there_are() {
     assert!(told.exit == Exit::NotFound && !told.err.contains("--family"), "{}", told.err);
 }
 
+#[test]
+fn a_store_without_a_version_is_told_as_such() {
+    let place = Place::new();
+    let _open = place.open("op/0/empty");
+    for (line, exit) in [
+        ("get checkpoint k", Exit::NotFound),
+        ("get checkpoint k --at 1", Exit::NotFound),
+        ("scan checkpoint --at 1", Exit::NotFound),
+        ("diff checkpoint 0 1", Exit::NotFound),
+        ("export checkpoint backups", Exit::NotFound),
+        ("versions checkpoint", Exit::Done),
+        ("versions checkpoint --json", Exit::Done),
+    ] {
+        let told = place.run(&format!("alluvium {line}"));
+        assert!(told.exit == exit && told.err.contains("no version yet"), "{line}: {told:?}");
+    }
+    for line in ["scan checkpoint", "changes checkpoint", "stats checkpoint", "verify checkpoint", "ls checkpoint"] {
+        let told = place.run(&format!("alluvium {line}"));
+        assert_eq!((told.exit, told.err.as_str()), (Exit::Done, ""), "{line}");
+    }
+    assert!(!place.path("backups").exists());
+}
+
+#[test]
+fn a_wrong_argument_is_told_without_words_of_the_machine() {
+    let place = Place::with_clicks();
+    for (line, says) in [
+        ("ls checkpoint -s a/b", "<operator>/<partition>/<name>"),
+        ("retire checkpoint --keep 0", "at least the newest version is kept"),
+        ("compact checkpoint --keep 0", "at least the newest version is kept"),
+        ("export checkpoint backups --at 0", "nothing to export"),
+        ("import checkpoint backups -s a/0/b", "is no file"),
+        ("import nowhere backups -s a/0/b", "there is no file"),
+    ] {
+        let told = place.run(&format!("alluvium {line}"));
+        assert!(matches!(told.exit, Exit::Usage | Exit::NotFound) && told.err.contains(says), "{line}: {}", told.err);
+        for word in ["invalid input", "18446744073709551615", "os error"] {
+            assert!(!told.err.contains(word), "{line}: {}", told.err);
+        }
+    }
+}
+
 /// Every command that is shown to be copied.
 fn suggested(told: &Told) -> Vec<String> {
     let quoted = told.err.split('`').skip(1).step_by(2).map(str::to_owned);
