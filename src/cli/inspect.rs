@@ -199,7 +199,11 @@ pub(super) fn versions(args: &Versions, console: &mut Console<'_>) -> Outcome<Ex
     } else {
         table_of_versions(args, &survey.versions, is_whole, console)?;
     }
-    Ok(if is_whole { Exit::Done } else { Exit::Damaged })
+    if is_whole {
+        return Ok(Exit::Done);
+    }
+    place::tell_of_repair(&args.place, console)?;
+    Ok(Exit::Damaged)
 }
 
 fn table_of_versions(

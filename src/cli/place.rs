@@ -129,6 +129,11 @@ pub(super) fn tell_passed_over<'f>(
     Ok(())
 }
 
+/// Says what mends damage, where it was the answer and not an error.
+pub(super) fn tell_of_repair(place: &Place, console: &mut Console<'_>) -> Outcome<()> {
+    console.note(&format!("hint: `alluvium repair {}` mends what can be mended", place.words()))
+}
+
 /// Reads the name of a store.
 pub(super) fn store_id(text: &str) -> Outcome<StateStoreId> {
     Ok(text.parse::<StateStoreId>()?)

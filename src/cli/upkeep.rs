@@ -61,6 +61,9 @@ pub(super) fn verify(args: &Verify, console: &mut Console<'_>) -> Outcome<Exit> 
             console.say(format!("  versions that cannot be read: {}", spans(&verified.lost)))?;
         }
     }
+    if exit != Exit::Done {
+        place::tell_of_repair(&args.place, console)?;
+    }
     Ok(exit)
 }
 

@@ -44,7 +44,9 @@ fn versions_show_all_that_can_be_told_and_why_the_others_cannot_be_read() {
     cut(&delta(&place, 3));
     RealDisk::new().remove(&delta(&place, 5)).unwrap();
     let told = place.run("alluvium versions checkpoint --metadata");
-    assert_eq!((told.exit, told.err.as_str()), (Exit::Damaged, ""));
+    assert_eq!(told.exit, Exit::Damaged);
+    assert!(told.err.starts_with("hint: `alluvium repair /") && told.err.lines().count() == 1, "{}", told.err);
+    assert!(place.run("alluvium verify checkpoint").err.starts_with("hint: `alluvium repair /"));
     let rows: Vec<Vec<String>> = told.out.lines().map(words).collect();
     assert_eq!(rows[0].join(" "), "VERSION EPOCH CHANGES BYTES METADATA CANNOT BE READ");
     assert_eq!(rows[1][4..].join(" "), "offset 0", "{}", told.out);
