@@ -170,7 +170,9 @@ pub(super) fn retire(args: &Retire, console: &mut Console<'_>) -> Outcome<Exit> 
         options = options.retain_changes(changes);
     }
     each(&args.place, &options, console, |id, maintenance, console| {
-        let retired = if args.dry_run { maintenance.retirable() } else { maintenance.retire() }?;
+        let progress = shown(console.progress(format!("reading {id}"), None));
+        let retired = if args.dry_run { maintenance.retirable(&progress) } else { maintenance.retire(&progress) }?;
+        drop(progress);
         if args.place.json {
             console.say(Json::object([
                 ("store", id.to_string().into()),

@@ -4,9 +4,10 @@
 //! It locks before it removes, and a writer looks after it has locked whether the file still has a name: one of the two sees the other.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, lstat};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::{Error, Result};
@@ -30,7 +31,11 @@ pub(super) fn abandoned(path: &Path) -> Result<Option<File>> {
         Err(errno) => return Err(Error::io(path, "open the file", errno.into())),
     };
     let metadata = file.metadata().map_err(|error| Error::io(path, "look at the file", error))?;
-    let is_free =
-        metadata.is_file() && retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)).is_ok();
-    Ok(is_free.then_some(file))
+    let is_free = || retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)).is_ok();
+    if !metadata.is_file() || !is_free() {
+        return Ok(None);
+    }
+    // It may have been given its name meanwhile, and another file may have this one. As long as it has it, nobody can make another here.
+    let there = lstat(path).ok().filter(|there| (there.st_dev, there.st_ino) == (metadata.dev(), metadata.ino()));
+    Ok(there.map(|_| file))
 }

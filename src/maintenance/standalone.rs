@@ -120,20 +120,21 @@ impl Maintenance {
         Ok(at.version)
     }
 
-    /// Keeps the newest versions readable, as many as the options say, and deletes every file that none of them needs.
+    /// Keeps the newest versions readable, as many as the options say, and deletes every file that none of them needs. What others go for
+    /// the sake of is read from end to end before; `observe` hears of the bytes read of each, and may end it.
     ///
     /// # Errors
-    /// What the disk reports. It may stop anywhere, and be called again.
-    pub fn retire(&self) -> Result<Retired> {
-        retire(&self.directory, self.options.retained(), &|_| ControlFlow::Continue(()))
+    /// `Cancelled`, or what the disk reports. It may stop anywhere, and be called again.
+    pub fn retire(&self, observe: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<Retired> {
+        retire(&self.directory, self.options.retained(), observe)
     }
 
     /// What [`retire`](Self::retire) would delete, and why; nothing is changed.
     ///
     /// # Errors
     /// As [`retire`](Self::retire).
-    pub fn retirable(&self) -> Result<Retired> {
-        retirable(&self.directory, self.options.retained())
+    pub fn retirable(&self, observe: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<Retired> {
+        retirable(&self.directory, self.options.retained(), observe)
     }
 
     /// Reads and checks every byte of every run, and how they build on each other. `observe` hears of the bytes read so far,

@@ -211,7 +211,7 @@ fn retire_once(directory: &StoreDirectory, retained: Retained, observe: Observer
     }
     // What has gone in between was overtaken by something that this listing may have missed.
     let gone = before.listing().runs.iter().filter(|run| !catalog.listing().runs.contains(run));
-    let plan = checked_plan(directory, &catalog, retained, gone.copied().collect(), Some(observe))?;
+    let plan = checked_plan(directory, &catalog, retained, gone.copied().collect(), observe)?;
     if !plan.is_empty() {
         // What the others go for may be visible but not yet durable, left by a maintainer that was killed.
         directory.sync()?;
@@ -243,7 +243,7 @@ fn check_what_stays(
     observe: Observer<'_>,
 ) -> Result<()> {
     let after = seen.giving_up(Some(horizon));
-    checked_plan(directory, &after, retained, BTreeSet::new(), Some(observe))?;
+    checked_plan(directory, &after, retained, BTreeSet::new(), observe)?;
     [Some(after.head()), after.at(horizon)]
         .into_iter()
         .flatten()
@@ -263,14 +263,14 @@ impl Core {
     }
 }
 
-/// What [`retire`] would delete, and why. Announces and deletes nothing, and does not read what the others would go for.
+/// What [`retire`] would delete, and why. Reads what the others would go for as well, but announces and deletes nothing.
 ///
 /// # Errors
 /// As [`retire`].
-pub(crate) fn retirable(directory: &StoreDirectory, retained: Retained) -> Result<Retired> {
+pub(crate) fn retirable(directory: &StoreDirectory, retained: Retained, observe: Observer<'_>) -> Result<Retired> {
     let (catalog, plan) = directory.at_a_listing(|before| {
         let catalog = before.giving_up(before.next_horizon(retained.versions));
-        let plan = checked_plan(directory, &catalog, retained, BTreeSet::new(), None)?;
+        let plan = checked_plan(directory, &catalog, retained, BTreeSet::new(), observe)?;
         Ok((catalog, plan))
     })?;
     let mut doomed: Vec<Deletion> =
@@ -284,13 +284,13 @@ pub(crate) fn retirable(directory: &StoreDirectory, retained: Retained) -> Resul
     Ok(Retired { oldest: oldest(&catalog), deleted })
 }
 
-/// The deletions, none of them for the sake of a run that cannot be opened, or read where somebody observes that.
+/// The deletions, none of them for the sake of a run that is damaged anywhere.
 fn checked_plan(
     directory: &StoreDirectory,
     catalog: &Catalog,
     retained: Retained,
     doubtful: BTreeSet<RunName>,
-    observe: Option<Observer<'_>>,
+    observe: Observer<'_>,
 ) -> Result<Vec<Deletion>> {
     let mut sparing = Sparing { pins: Vec::new(), changes: retained.changes, doubtful };
     loop {
@@ -301,11 +301,7 @@ fn checked_plan(
         }
         let mut unsound = BTreeSet::new();
         for run in &plan.relied_on {
-            let looked = match observe {
-                Some(observe) => directory.prove_run(catalog, run, &mut |bytes| observe(bytes)),
-                None => directory.open_run_of(catalog, run).map(drop),
-            };
-            match looked {
+            match directory.prove_run(catalog, run, &mut |bytes| observe(bytes)) {
                 Ok(()) => {}
                 Err(error) if is_about_the_file(&error) => _ = unsound.insert(*run),
                 Err(error) => return Err(error),

@@ -304,7 +304,7 @@ impl Process {
             Op::Outsider => {
                 let outsider = self.outsider()?;
                 outsider.compact(GO_ON)?;
-                outsider.retire()?;
+                outsider.retire(GO_ON)?;
             }
             Op::Repair => self.provider().repair(GO_ON)?.into_result().map(drop)?,
             Op::Reopen => self.open()?,

@@ -147,7 +147,7 @@ fn g1_whoever_reads_a_version_reads_on_while_it_is_cleaned_up() {
     let head = content(&provider.read_at(Version(30)).unwrap());
     let outsider = Maintenance::on(checkpoint(&disk), id(), MaintenanceOptions::default().retain_versions(1).unwrap());
     outsider.compact(GO_ON).unwrap();
-    assert!(outsider.retire().unwrap().deleted.len() >= 29);
+    assert!(outsider.retire(GO_ON).unwrap().deleted.len() >= 29);
     assert_eq!(runs(&disk).len(), 2, "only the snapshot and the newest delta are left");
     assert_eq!(content(&view), expected);
     assert_eq!(content(&transaction), head, "a transaction too");

@@ -87,7 +87,7 @@ fn maintenance_without_a_provider_leaves_few_files_and_every_retained_version() 
     let plan = maintenance.plan().unwrap();
     assert!(plan.tasks.iter().any(|planned| matches!(planned.task, Task::Collapse { .. })), "{plan:?}");
     assert_eq!((plan.open.replayed_deltas, plan.oldest), (400, Version(391)));
-    let would = maintenance.retirable().unwrap();
+    let would = maintenance.retirable(GO_ON).unwrap();
     let before = disk.files();
     assert_eq!(before, disk.files(), "a dry run changes nothing");
     assert!(would.deleted.is_empty(), "nothing makes up for any delta yet: {would:?}");
@@ -115,10 +115,10 @@ fn a_dry_run_says_what_a_retirement_then_does() {
     (31..=40).for_each(|version| commit(&provider, version));
     let maintenance = maintenance(&disk, 5);
     let before = disk.files();
-    let would = maintenance.retirable().unwrap();
+    let would = maintenance.retirable(GO_ON).unwrap();
     assert_eq!(disk.files(), before);
     assert!(would.deleted.iter().all(|(_, why)| !why.is_empty()) && would.deleted.len() == 30, "{would:?}");
-    assert_eq!(maintenance.retire().unwrap(), would);
+    assert_eq!(maintenance.retire(GO_ON).unwrap(), would);
     check(&provider, 36..=40);
 }
 
@@ -130,7 +130,7 @@ fn the_changes_of_more_versions_than_can_be_read_stay_where_that_is_asked_for() 
     provider.snapshot().unwrap();
     (31..=40).for_each(|version| commit(&provider, version));
     let options = MaintenanceOptions::default().retain_versions(2).unwrap().retain_changes(20);
-    Maintenance::on(checkpoint(&disk), id(), options).retire().unwrap();
+    Maintenance::on(checkpoint(&disk), id(), options).retire(GO_ON).unwrap();
     assert_eq!(files(&disk, ".delta").len(), 20);
     assert_eq!(provider.versions().unwrap().len(), 2);
 }
@@ -197,7 +197,7 @@ fn a_retirement_lets_nothing_go_for_the_sake_of_a_run_that_cannot_be_opened() {
     drop(provider);
     let snapshot = files(&disk, ".snapshot").pop().unwrap();
     disk.truncate(&snapshot, 100).unwrap();
-    let retired = maintenance(&disk, 2).retire().unwrap();
+    let retired = maintenance(&disk, 2).retire(GO_ON).unwrap();
     assert_eq!(retired.deleted, []);
     let provider = open(&disk, manual());
     assert_eq!(provider.passed_over(), [snapshot]);
@@ -215,10 +215,10 @@ fn a_retirement_reads_every_page_of_what_others_go_for_the_sake_of() {
     let snapshot = files(&disk, ".snapshot").pop().unwrap();
     disk.flip_bit(&snapshot, 8 * 4_200).unwrap();
     let maintenance = maintenance(&disk, 2);
-    assert_eq!(maintenance.retire().unwrap().deleted, [], "the snapshot opens, but a page of it is damaged");
+    assert_eq!(maintenance.retire(GO_ON).unwrap().deleted, [], "the snapshot opens, but a page of it is damaged");
     let repaired = maintenance.repair(GO_ON).unwrap().into_result().unwrap();
     assert_eq!(repaired.remade.len(), 1, "its parts were still there");
-    assert_eq!(maintenance.retire().unwrap().deleted.len(), 20);
+    assert_eq!(maintenance.retire(GO_ON).unwrap().deleted.len(), 20);
     check(&open(&disk, manual()), 24..=25);
 }
 
@@ -271,8 +271,8 @@ fn what_a_killed_maintainer_has_left_goes_and_what_one_is_writing_stays() {
         .compact(&|_| {
             assert_eq!(temporaries(&disk), 1);
             let other = maintenance(&disk, 100);
-            assert_eq!(other.retirable().unwrap().deleted, [], "somebody is writing it");
-            assert_eq!(other.retire().unwrap().deleted, []);
+            assert_eq!(other.retirable(GO_ON).unwrap().deleted, [], "somebody is writing it");
+            assert_eq!(other.retire(GO_ON).unwrap().deleted, []);
             left.lock().unwrap().get_or_insert_with(|| disk.fork());
             ControlFlow::Continue(())
         })
@@ -280,7 +280,7 @@ fn what_a_killed_maintainer_has_left_goes_and_what_one_is_writing_stays() {
     assert_eq!((temporaries(&disk), files(&disk, ".snapshot").len()), (0, 1));
     let killed = left.into_inner().unwrap().unwrap();
     assert_eq!(temporaries(&killed), 1);
-    let would = maintenance(&killed, 100).retirable().unwrap();
+    let would = maintenance(&killed, 100).retirable(GO_ON).unwrap();
     assert!(would.deleted[0].1.contains("ended before"), "{would:?}");
     let done = maintenance(&killed, 100).maintain(GO_ON).unwrap();
     assert_eq!(done.len(), 1, "{done:?}");
@@ -305,7 +305,7 @@ fn a_store_that_is_not_there_has_nothing_to_do() {
     let maintenance = maintenance(&disk, 10);
     assert_eq!(maintenance.plan().unwrap().tasks, []);
     assert_eq!(maintenance.maintain(GO_ON).unwrap(), []);
-    assert_eq!(maintenance.retire().unwrap().deleted, []);
+    assert_eq!(maintenance.retire(GO_ON).unwrap().deleted, []);
     assert_eq!(maintenance.compact(GO_ON).unwrap(), Version::EMPTY);
     assert_eq!(maintenance.repair(GO_ON).unwrap().runs, 0);
     assert_eq!(disk.files(), Vec::<PathBuf>::new());
