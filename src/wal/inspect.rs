@@ -13,13 +13,15 @@ use super::record::{LogId, Lsn, NewRecord};
 use super::recovery::fill;
 use super::replay::Replay;
 use super::segment::Shelf;
-use super::survey::{Depth, Survey, survey};
+use super::survey::{Depth, Problem, Survey, survey};
 use super::verdict::Verdict;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::Disk;
 
 /// Bytes that salvage writes at once.
 const SALVAGE_BYTES: usize = 1 << 20;
+/// As often a folder is looked at, until two looks running find the same loss. What a writer changes is elsewhere each time.
+const MOST_LOOKS: u32 = 10;
 
 /// A log as it lies in its folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,11 +160,36 @@ fn write_all(log: &FileLog, held: &[(Vec<u8>, NewRecord<'static>)]) -> Result<()
     log.write_batch(&records).map(|_| ())
 }
 
+/// Looks at a folder beside whoever writes to it. What a writer does between two steps of a look (it writes, rolls, cleans) may look like
+/// loss, but not twice in one place: so loss counts where two looks running find it.
 fn found(disk: &dyn Disk, dir: &Path, depth: Depth, progress: &mut dyn FnMut(Progress)) -> Result<Survey> {
-    survey(disk, dir, depth, Planted::Nothing, progress)?.ok_or_else(|| {
-        let kind = ErrorKind::NotFound { path: dir.to_path_buf() };
-        Error::new(kind, "there is no log")
-    })
+    let mut before: Option<Vec<Place>> = None;
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        let mut found = survey(disk, dir, depth, Planted::Nothing, progress)?.ok_or_else(|| {
+            let kind = ErrorKind::NotFound { path: dir.to_path_buf() };
+            Error::new(kind, "there is no log")
+        })?;
+        let losses: Vec<Place> = found.problems.iter().filter_map(loss).collect();
+        let is_sure = |place: &Place| before.as_ref().is_some_and(|before| before.contains(place));
+        let is_overtaken = found.was_cleaned && found.found.is_empty();
+        if losses.iter().all(is_sure) && !is_overtaken {
+            return Ok(found);
+        }
+        if looks == MOST_LOOKS {
+            found.problems.retain(|problem| loss(problem).is_none_or(|place| is_sure(&place)));
+            return Ok(found);
+        }
+        before = Some(losses);
+    }
+}
+
+/// Where something is lost: segment, offset, first record.
+type Place = (u64, u64, Lsn);
+
+fn loss(problem: &Problem) -> Option<Place> {
+    problem.verdict.is_loss().then_some((problem.segment, problem.offset, problem.first))
 }
 
 fn report(dir: &Path, survey: Survey) -> LogReport {

@@ -46,6 +46,8 @@ pub(super) struct Survey {
     /// The highest LSN that anything says was durable.
     pub(super) durable: Lsn,
     pub(super) problems: Vec<Problem>,
+    /// Whether segments were cleaned away during the look.
+    pub(super) was_cleaned: bool,
 }
 
 /// A segment's file.
@@ -99,7 +101,8 @@ pub(super) struct Problem {
     pub(super) error: Error,
 }
 
-/// Looks at a folder; `None` where there is none. `progress` hears of every segment.
+/// Looks at a folder; `None` where there is none. `progress` hears of every segment. Beside a writer, what is found may be of different
+/// moments: loss is sure only where a second look finds it too.
 ///
 /// # Errors
 /// Only what the disk reports, and two segments of one number. All else is among the problems.
@@ -113,14 +116,14 @@ pub(super) fn survey(
     if disk.stat(dir)?.is_none() {
         return Ok(None);
     }
+    // Before the listing: what it says is durable lies in segments that are listed, whatever a writer does meanwhile.
+    let said = super::watermark::read(disk, dir)?;
     let mut survey = list(disk, dir)?;
-    let watermark = super::watermark::read(disk, dir, None)?;
-    let mut headers = Vec::new();
-    for place in 0..survey.found.len() {
-        headers.push(survey.read_header(disk, place)?);
-    }
+    let headers = survey.read_headers(disk)?;
+    let watermark = said.of(survey.log);
     let total_bytes = survey.found.iter().map(|found| found.file_bytes).sum();
     let mut done = Progress { total_bytes, ..Progress::default() };
+    let mut gone = Vec::new();
     for (place, header) in headers.iter().enumerate() {
         let Some(header) = header else { continue };
         // What a later segment has from its first LSN on is void here.
@@ -129,12 +132,10 @@ pub(super) fn survey(
         let durable = next.map_or(watermark, |next| next.durable);
         let Some(found) = survey.found.get_mut(place) else { continue };
         let proof = Proof { until, durable, depth, planted };
-        // Opened again, one at a time: there may be more segments than a process may have files.
-        let file = match disk.open(&found.path) {
-            Err(error) if error.is_not_found() => continue, // cleaned since, beside a reader
-            opened => opened?,
+        let Some(mut content) = look(disk, &found.path, header, &proof)? else {
+            gone.push(found.name);
+            continue;
         };
-        let mut content = look(&file, &found.path, header, &proof)?;
         content.seal.index = Vec::new(); // nobody asks for it, and there may be many
         survey.durable = survey.durable.max(header.durable).max(content.seal.durable).max(content.later.durable);
         if content.is_sealed && place + 1 < headers.len() {
@@ -145,7 +146,9 @@ pub(super) fn survey(
         found.content = Some(content);
         progress(done);
     }
-    survey.durable = survey.durable.max(super::watermark::read(disk, dir, survey.log)?);
+    survey.was_cleaned |= !gone.is_empty();
+    survey.found.retain(|found| !gone.contains(&found.name));
+    survey.durable = survey.durable.max(watermark);
     survey.judge();
     Ok(Some(survey))
 }
@@ -225,9 +228,24 @@ impl Survey {
         highest.next()
     }
 
-    fn read_header(&mut self, disk: &dyn Disk, place: usize) -> Result<Option<SegmentHeader>> {
-        let Some(found) = self.found.get(place) else { return Ok(None) };
-        let file = disk.open(&found.path)?;
+    /// The headers of all segments, `None` where one cannot be read; those that were cleaned since the listing are found no more.
+    fn read_headers(&mut self, disk: &dyn Disk) -> Result<Vec<Option<SegmentHeader>>> {
+        let mut headers = Vec::new();
+        for found in std::mem::take(&mut self.found) {
+            let file = match disk.open(&found.path) {
+                Err(error) if error.is_not_found() => {
+                    self.was_cleaned = true;
+                    continue;
+                }
+                opened => opened?,
+            };
+            headers.push(self.read_header(file.as_ref(), &found)?);
+            self.found.push(found);
+        }
+        Ok(headers)
+    }
+
+    fn read_header(&mut self, file: &dyn ReadFile, found: &Found) -> Result<Option<SegmentHeader>> {
         let mut bytes = vec![0; SEGMENT_HEADER_BYTES.min(usize::try_from(file.len()).unwrap_or(usize::MAX))];
         file.read_exact_at(&mut bytes, 0)?;
         let header = SegmentHeader::decode(&found.path, &bytes).and_then(|header| {
@@ -281,7 +299,8 @@ impl Survey {
             let (segment, path) = (found.name.segment, found.path.clone());
             problems.push(Problem { segment, path, offset: content.end, first: missing, verdict, error });
         }
-        if let (true, Some(path)) = (contents.is_empty() && self.durable > Lsn::NONE, &self.watermark) {
+        let is_empty = contents.is_empty() && !self.was_cleaned;
+        if let (true, Some(path)) = (is_empty && self.durable > Lsn::NONE, &self.watermark) {
             let error = missing_records(path, Lsn::FIRST, self.durable);
             let (path, verdict) = (path.clone(), Verdict::Missing);
             problems.push(Problem { segment: 0, path, offset: 0, first: Lsn::FIRST, verdict, error });
@@ -333,7 +352,27 @@ struct Proof {
     planted: Planted,
 }
 
-fn look(file: &Arc<dyn ReadFile>, path: &Path, header: &SegmentHeader, proof: &Proof) -> Result<Content> {
+/// What is in a segment; `None` where it was cleaned since the listing. Opens it: one at a time, since there may be more segments than a
+/// process may have files.
+fn look(disk: &dyn Disk, path: &Path, header: &SegmentHeader, proof: &Proof) -> Result<Option<Content>> {
+    loop {
+        let file = match disk.open(path) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            opened => opened?,
+        };
+        match look_into(&file, path, header, proof) {
+            // Its writer has sealed it meanwhile and given back the room that it had reserved; so it cannot happen again.
+            Err(error) if error.is_corrupt() && is_shorter(disk, path, file.len())? => {}
+            found => return found.map(Some),
+        }
+    }
+}
+
+fn is_shorter(disk: &dyn Disk, path: &Path, length_bytes: u64) -> Result<bool> {
+    Ok(disk.stat(path)?.is_none_or(|stat| stat.length_bytes < length_bytes))
+}
+
+fn look_into(file: &Arc<dyn ReadFile>, path: &Path, header: &SegmentHeader, proof: &Proof) -> Result<Content> {
     if proof.depth == Depth::Seals
         && let Some((seal, end)) = read_seal(file.as_ref(), path, header)?
         && seal.last <= seal.durable.max(proof.durable)

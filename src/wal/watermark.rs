@@ -51,29 +51,41 @@ fn encode(log: LogId, lsn: Lsn) -> Vec<u8> {
     out
 }
 
-/// What the file in `dir` says about `log`; nothing where it says nothing that can be believed.
+/// What the slots of the file say, as far as it can be believed.
+#[derive(Debug, Default)]
+pub(super) struct Said([Option<(LogId, Lsn)>; 2]);
+
+impl Said {
+    /// The highest LSN said of `log`, or of any log; none where nothing is said.
+    pub(super) fn of(&self, log: Option<LogId>) -> Lsn {
+        let said = self.0.iter().flatten().filter(|(whose, _)| log.is_none_or(|log| log == *whose));
+        said.map(|(_, lsn)| *lsn).max().unwrap_or(Lsn::NONE)
+    }
+}
+
+/// What the file in `dir` says; nothing where there is none.
 ///
 /// # Errors
 /// What reading reports.
-pub(super) fn read(disk: &dyn Disk, dir: &Path, log: Option<LogId>) -> Result<Lsn> {
+pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Said> {
     let path = dir.join(WATERMARK);
-    if disk.stat(&path)?.is_none() {
-        return Ok(Lsn::NONE);
-    }
-    let file = disk.open(&path)?;
-    let mut highest = Lsn::NONE;
-    for slot in SLOTS {
+    let file = match disk.open(&path) {
+        Err(error) if error.is_not_found() => return Ok(Said::default()),
+        opened => opened?,
+    };
+    let mut said = Said::default();
+    for (slot, found) in SLOTS.into_iter().zip(&mut said.0) {
         if slot + SLOT_BYTES as u64 > file.len() {
             continue;
         }
         let mut bytes = [0; SLOT_BYTES];
         file.read_exact_at(&mut bytes, slot)?;
         let mut reader = Reader::new(&path, slot, &bytes);
-        let said = (LogId(reader.array("log id")?), Lsn(reader.u64("LSN")?));
+        let words = (LogId(reader.array("log id")?), Lsn(reader.u64("LSN")?));
         let covered = bytes.get(..SLOT_BYTES - 4).unwrap_or_default();
-        if reader.u32("checksum")? == crc32(covered) && log.is_none_or(|log| log == said.0) {
-            highest = highest.max(said.1);
+        if reader.u32("checksum")? == crc32(covered) {
+            *found = Some(words);
         }
     }
-    Ok(highest)
+    Ok(said)
 }

@@ -1,6 +1,7 @@
 //! The write-ahead log through its public face.
 
 mod behaviours;
+mod beside;
 mod crash;
 mod damage;
 mod failures;
