@@ -276,14 +276,18 @@ impl Survey {
         let contents: Vec<(&Found, &Content)> =
             self.found.iter().filter_map(|found| found.content.as_ref().map(|content| (found, content))).collect();
         for (place, (found, content)) in contents.iter().enumerate() {
-            let next = contents.get(place + 1).map(|(_, next)| next.header.first);
+            let later = contents.get(place + 1).map(|(_, later)| &later.header);
+            let next = later.map(|later| later.first);
+            // What was not durable when the next segment was made never was: nobody syncs a segment that has a later one. It may have a
+            // lower LSN than what was durable afterwards.
+            let durable = later.map_or(self.durable, |later| later.durable);
             let missing = content.seal.last.next();
             let verdict = match (&content.bad, next) {
                 (Some(_), Some(next)) if missing >= next => continue, // void anyway
-                (Some(_), Some(_)) => in_the_middle(missing, self.durable),
-                (Some(_), None) => at_the_end(missing, self.durable, content.later.any, content.header.recycled),
-                (None, Some(next)) if missing < next => in_between(missing, self.durable),
-                (None, None) if missing <= self.durable => Verdict::Missing,
+                (Some(_), Some(_)) => in_the_middle(missing, durable),
+                (Some(_), None) => at_the_end(missing, durable, content.later.any, content.header.recycled),
+                (None, Some(next)) if missing < next => in_between(missing, durable),
+                (None, None) if missing <= durable => Verdict::Missing,
                 (None, _) => continue,
             };
             let error = if let Some(bad) = &content.bad {

@@ -61,12 +61,14 @@ pub(super) fn at_the_end(lsn: Lsn, durable: Lsn, more_follows: bool, recycled: b
     }
 }
 
-/// What bytes that are no frame mean in front of a later segment, where the record `lsn` should be.
+/// What bytes that are no frame mean in front of a later segment, where the record `lsn` should be. `durable` is what that segment's header
+/// says.
 pub(super) fn in_the_middle(lsn: Lsn, durable: Lsn) -> Verdict {
     if lsn <= durable { Verdict::Damaged } else { Verdict::NeverDurable }
 }
 
 /// What it means that a segment ends well before the next one begins, the record `lsn` being the first that is in neither.
+/// `durable` is what the next one's header says.
 pub(super) fn in_between(lsn: Lsn, durable: Lsn) -> Verdict {
     if lsn <= durable { Verdict::Missing } else { Verdict::NeverDurable }
 }
