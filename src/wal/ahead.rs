@@ -15,17 +15,20 @@ use crate::error::{Error, Result};
 /// Chunks that wait for the reader, per thread. With the one being filled, that is the memory of a thread.
 const WAITING_CHUNKS: usize = 2;
 
+/// A chunk; `None` where the segment was given up.
+type Delivery = Result<Option<Chunk>>;
+
 /// The threads, and what they have read. Dropping it ends and joins them.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    lanes: VecDeque<Receiver<Result<Chunk>>>,
-    now: Option<Receiver<Result<Chunk>>>,
+    lanes: VecDeque<Receiver<Delivery>>,
+    now: Option<Receiver<Delivery>>,
     threads: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
 }
 
 /// A segment that some thread will read. The earliest that is unfinished is always some thread's, so nobody waits in vain.
-type Lane = Mutex<Option<(Plan, SyncSender<Result<Chunk>>)>>;
+type Lane = Mutex<Option<(Plan, SyncSender<Delivery>)>>;
 
 impl Ahead {
     pub(super) fn start(shelf: &Arc<Shelf>, plans: &[Plan], threads: usize) -> Result<Self> {
@@ -62,7 +65,7 @@ impl Ahead {
     }
 
     /// The next chunk of the segment.
-    pub(super) fn next(&mut self) -> Option<Result<Chunk>> {
+    pub(super) fn next(&mut self) -> Option<Delivery> {
         self.now.as_ref().and_then(|lane| lane.recv().ok())
     }
 }
@@ -82,11 +85,11 @@ impl Drop for Ahead {
 }
 
 /// Reads a segment to its end, or until nobody wants the rest of it.
-fn read(shelf: &Shelf, plan: &Plan, sender: &SyncSender<Result<Chunk>>) {
+fn read(shelf: &Shelf, plan: &Plan, sender: &SyncSender<Delivery>) {
     let mut reader = match plan.open(shelf) {
-        Ok(reader) => reader,
-        Err(error) => {
-            drop(sender.send(Err(error)));
+        Ok(Some(reader)) => reader,
+        nothing => {
+            drop(sender.send(nothing.map(|_| None)));
             return;
         }
     };
@@ -94,7 +97,7 @@ fn read(shelf: &Shelf, plan: &Plan, sender: &SyncSender<Result<Chunk>>) {
         let mut chunk = Chunk::default();
         let read = reader.next(&mut chunk);
         let ends = read.is_err() || chunk.stop.is_some();
-        if sender.send(read.map(|()| chunk)).is_err() || ends {
+        if sender.send(read.map(|()| Some(chunk))).is_err() || ends {
             return;
         }
     }

@@ -37,7 +37,8 @@ pub trait WriteAheadLog: Send + Sync + Debug {
     /// Reads one record by its handle.
     ///
     /// # Errors
-    /// `NotFound` where the record was cleaned away or is of another log, `Corrupt` where it is damaged, `Unsupported` where the log cannot.
+    /// `NotFound` where the record was cleaned away or is of another log, `Corrupt` where it is damaged, `Missing` where its segment's file is
+    /// gone, `Unsupported` where the log cannot.
     fn read(&self, handle: &RecordHandle) -> Result<Bytes>;
 
     /// Every record, oldest first.

@@ -377,7 +377,10 @@ impl Inner {
         if self.options.gather_bytes > 0 {
             self.flush()?;
         }
-        let file = self.shelf.open(&segment)?;
+        let opened = self.shelf.open(&segment);
+        let Some(file) = self.shelf.unless_given_up(&segment, opened)? else {
+            return Err(self.stale(handle, "its segment is being cleaned"));
+        };
         let mut bytes = Vec::new();
         file.read_new_at(&mut bytes, size, handle.offset)?;
         let header = bytes.first_chunk().and_then(|header| FrameHeader::decode(header, segment.header.salt));

@@ -32,13 +32,14 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// A reader of the planned part. Opens the file.
-    pub(super) fn open(&self, on: &Shelf) -> Result<ChunkReader> {
-        let file = on.disk.open(&self.segment.path)?;
+    /// A reader of the planned part. Opens the file; `None` where it was cleaned since the reading began: its records were given up.
+    pub(super) fn open(&self, on: &Shelf) -> Result<Option<ChunkReader>> {
+        let opened = on.disk.open(&self.segment.path);
+        let Some(file) = on.unless_given_up(&self.segment, opened)? else { return Ok(None) };
         let end = self.end.min(file.len());
         let (salt, path) = (self.segment.header.salt, Arc::clone(&self.segment.path));
         let reader = ChunkReader::new(file, path, salt, self.start.1, end);
-        Ok(if on.planted == Planted::SkipPayloadChecksum { reader.without_payload_checks() } else { reader })
+        Ok(Some(if on.planted == Planted::SkipPayloadChecksum { reader.without_payload_checks() } else { reader }))
     }
 }
 
@@ -124,11 +125,8 @@ impl Replay {
                 ahead.begin();
                 break (plan, Source::Ahead);
             }
-            match plan.open(&self.shelf) {
-                Ok(reader) => break (plan, Source::Own(reader)),
-                // Cleaned since the reading began: its records were given up.
-                Err(error) if error.is_not_found() && self.shelf.get(plan.segment.header.segment).is_none() => {}
-                Err(error) => return Err(error),
+            if let Some(reader) = plan.open(&self.shelf)? {
+                break (plan, Source::Own(reader));
             }
         };
         self.expected = plan.start.0;
@@ -149,8 +147,12 @@ impl Replay {
             Some((_, Source::Own(reader))) => reader.next(&mut self.chunk)?,
             Some((_, Source::Ahead)) => {
                 let next = self.ahead.as_mut().and_then(Ahead::next);
-                self.chunk =
-                    next.unwrap_or_else(|| Err(Error::new(ErrorKind::Cancelled, "a reading thread is gone")))?;
+                let next = next.unwrap_or_else(|| Err(Error::new(ErrorKind::Cancelled, "a reading thread is gone")))?;
+                let Some(chunk) = next else {
+                    self.leave();
+                    return Ok(());
+                };
+                self.chunk = chunk;
             }
             None => {}
         }
@@ -244,6 +246,11 @@ impl Replay {
             return self.end_segment();
         }
         match self.mode {
+            // Its file may have become another segment's since.
+            RecoveryMode::Strict if self.shelf.has_given_up(plan.segment.number())? => {
+                self.leave();
+                Ok(())
+            }
             RecoveryMode::Strict => {
                 let error = bad.error(&plan.segment.path);
                 Err(error.context(format!("record {} of the log", self.expected)))
@@ -255,7 +262,13 @@ impl Replay {
             RecoveryMode::Salvage => {
                 let mut reader = match std::mem::replace(source, Source::Ahead) {
                     Source::Own(reader) => reader,
-                    Source::Ahead => plan.open(&self.shelf)?,
+                    Source::Ahead => {
+                        let Some(reader) = plan.open(&self.shelf)? else {
+                            self.leave();
+                            return Ok(());
+                        };
+                        reader
+                    }
                 };
                 let from = bad.resume.unwrap_or(bad.offset + 1);
                 let Some(offset) = reader.find_frame(from, self.expected)? else { return self.end_segment() };
@@ -265,6 +278,12 @@ impl Replay {
                 Ok(())
             }
         }
+    }
+
+    /// Goes to the next segment; this one was given up.
+    fn leave(&mut self) {
+        self.clear();
+        self.now = None;
     }
 
     /// Nothing more is read.
@@ -335,8 +354,9 @@ fn plan(shelf: &Shelf, from: Lsn) -> Result<Vec<Plan>> {
         && plan.segment.header.first < from
         && plan.segment.is_sealed()
     {
-        let file = shelf.open(&plan.segment)?;
-        if let Ok(Some((seal, _))) = read_seal(file.as_ref(), &plan.segment.path, &plan.segment.header)
+        let opened = shelf.open(&plan.segment);
+        if let Some(file) = shelf.unless_given_up(&plan.segment, opened)?
+            && let Ok(Some((seal, _))) = read_seal(file.as_ref(), &plan.segment.path, &plan.segment.header)
             && let Some(entry) = seal.index.iter().rev().find(|(lsn, _)| *lsn <= from)
             && entry.1 < plan.end
         {

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::format::{SEGMENT_HEADER_BYTES, Seal, SegmentHeader};
-use super::name::SegmentName;
+use super::name::{SegmentName, Side};
 use super::planted::Planted;
 use super::record::Lsn;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{Disk, ReadFile};
 
 /// Segments whose files are kept open for reading; those opened longest ago are closed first.
@@ -170,6 +170,33 @@ impl Shelf {
     /// The files that wait to be deleted; they are the caller's now.
     pub(super) fn take_condemned(&self) -> Vec<PathBuf> {
         std::mem::take(&mut self.condemned.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a segment was given up: taken out, or (where the shelf was filled beside a writer) below a horizon in the folder.
+    pub(super) fn has_given_up(&self, number: u64) -> Result<bool> {
+        if self.get(number).is_none() {
+            return Ok(true);
+        }
+        let entries = self.disk.list(&self.dir)?;
+        let mut sides = entries.iter().filter_map(|entry| Side::parse(&entry.name));
+        Ok(sides.any(|side| matches!(side, Side::Horizon(horizon) if horizon > number)))
+    }
+
+    /// What came of opening a segment's file; `None` where there is no file since the segment was given up.
+    ///
+    /// # Errors
+    /// `Missing` where there is no file, and should be one.
+    pub(super) fn unless_given_up<T>(&self, segment: &Segment, opened: Result<T>) -> Result<Option<T>> {
+        match opened {
+            Err(error) if error.is_not_found() => {
+                if self.has_given_up(segment.number())? {
+                    return Ok(None);
+                }
+                let kind = ErrorKind::Missing { file: segment.path.to_path_buf() };
+                Err(Error::new(kind, "a segment of the log is gone").with_source(error))
+            }
+            opened => opened.map(Some),
+        }
     }
 
     /// The segment's file, opened once.
