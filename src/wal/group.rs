@@ -16,9 +16,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::primitives::{Condvar, Mutex, MutexGuard, PATIENCE, Thread, current, park, park_timeout, yield_now};
+use super::queue::{Batch, Pace, State, Step};
 use super::record::Lsn;
 pub(super) use super::ticket::{Attempt, Failed};
-use super::ticket::{Cause, Outcome, Ticket};
+use super::ticket::{Outcome, Ticket};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -74,56 +75,6 @@ pub(super) struct Group<S: Sink> {
     changed: Condvar,
     clock: Arc<dyn Clock>,
     longest_gather: Duration,
-}
-
-struct State<S: Sink> {
-    /// `None` while somebody leads. Where it is here, the queue is empty or its first batch has an appointed leader.
-    sink: Option<S>,
-    queue: VecDeque<Batch<S>>,
-    next: Lsn,
-    written: Lsn,
-    durable: Lsn,
-    /// Why nothing is written any more.
-    stopped: Option<Cause>,
-    closed: bool,
-    /// Closing is over.
-    ended: bool,
-    /// Threads that wait for the end of a batch, whose it may be.
-    watching: usize,
-    pace: Pace,
-}
-
-/// When a leader waits for followers.
-#[derive(Default)]
-struct Pace {
-    /// Writers that were there at once a moment ago.
-    expected: usize,
-    /// The leader that waits for them.
-    gatherer: Option<Thread>,
-    fruitless: u32,
-    skip: u32,
-    /// A running mean.
-    sync_time: Duration,
-}
-
-struct Batch<S: Sink> {
-    first: Lsn,
-    records: Vec<S::Record<'static>>,
-    bytes: u64,
-    syncs: bool,
-    /// Whether what the sink holds back has to be written with it.
-    flushes: bool,
-    /// Whether nobody else may join.
-    alone: bool,
-    ticket: Arc<Ticket<S::Placement>>,
-    /// In the order in which they came; each knows its place.
-    waiters: Vec<(Thread, Need)>,
-}
-
-/// Which step of a batch failed.
-enum Step {
-    Write(Failed),
-    Sync(Failed),
 }
 
 impl<S: Sink> Group<S> {
@@ -501,81 +452,6 @@ struct Waiter<P> {
     need: Need,
     first: Lsn,
     count: usize,
-}
-
-impl<S: Sink> State<S> {
-    fn check(&self) -> Result<()> {
-        if let Some(cause) = &self.stopped {
-            return Err(Error::new(ErrorKind::Poisoned, format!("the log has stopped: {}", cause.text)));
-        }
-        if self.closed { Err(Error::invalid("the log is closed")) } else { Ok(()) }
-    }
-
-    fn give_out(&mut self, count: usize) -> Lsn {
-        let first = self.next;
-        self.next = first.plus(count as u64);
-        first
-    }
-
-    /// Writers in the queue.
-    fn waiting(&self) -> usize {
-        self.queue.iter().map(|batch| batch.waiters.len()).sum()
-    }
-
-    /// What a failed batch means for those behind it and for the LSNs.
-    fn fail(
-        &mut self,
-        first: Lsn,
-        count: usize,
-        step: Step,
-        batch: Option<Batch<S>>,
-        told: &mut Vec<(Thread, Need)>,
-    ) -> Error {
-        let (failed, was_written) = match step {
-            Step::Write(failed) => (failed, false),
-            Step::Sync(failed) => (failed, true),
-        };
-        let cause = Cause::of(&failed.error);
-        let mut lost: Vec<Batch<S>> = batch.into_iter().collect();
-        if was_written {
-            // The records are in the file, and those who only asked for that were told so: their LSNs stay theirs.
-            self.written = self.written.max(first.plus(count as u64).previous());
-        } else {
-            // Nobody was told anything about these LSNs, so they are given out again.
-            self.next = first;
-            lost.extend(self.queue.drain(..));
-        }
-        if failed.stops {
-            lost.extend(self.queue.drain(..));
-            self.stopped = Some(cause.clone());
-        }
-        for batch in lost {
-            let mut ticket = batch.ticket.lock();
-            ticket.outcome = Outcome::Failed(cause.clone());
-            if !ticket.gone.is_empty() && self.stopped.is_none() {
-                // Somebody left with an LSN of this batch and will ask whether it is durable. It never may be another record's.
-                self.stopped = Some(cause.clone());
-            }
-            drop(ticket);
-            batch.ticket.tell();
-            told.extend(batch.waiters);
-        }
-        cause.error()
-    }
-
-    /// Says who leads the batch at the front; true where all its writers have gone.
-    fn appoint(&mut self) -> bool {
-        let Some(batch) = self.queue.front() else { return false };
-        let mut ticket = batch.ticket.lock();
-        let staying = (0..batch.waiters.len()).find(|place| !ticket.gone.contains(place));
-        ticket.leader = staying;
-        drop(ticket);
-        batch.ticket.tell();
-        if let Some((thread, _)) = staying.and_then(|place| batch.waiters.get(place)) {
-            thread.unpark();
-        }
-        staying.is_none()
-    }
 }
 
 impl<S: Sink> fmt::Debug for Group<S> {

@@ -39,6 +39,7 @@ mod name;
 mod options;
 mod planted;
 mod primitives;
+mod queue;
 mod record;
 mod recovery;
 mod registry;

@@ -4,6 +4,9 @@
 #[path = "../group.rs"]
 mod group;
 mod primitives;
+#[allow(dead_code, clippy::duplicate_mod, reason = "as above")]
+#[path = "../queue.rs"]
+mod queue;
 mod tests;
 #[allow(dead_code, clippy::duplicate_mod, reason = "as above")]
 #[path = "../ticket.rs"]

@@ -1,0 +1,136 @@
+//! The queue of the group commit: batches, their LSNs, and what becomes of them when one fails.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::group::{Need, Sink};
+use super::primitives::Thread;
+use super::record::Lsn;
+use super::ticket::{Cause, Failed, Outcome, Ticket};
+use crate::error::{Error, ErrorKind, Result};
+
+pub(super) struct State<S: Sink> {
+    /// `None` while somebody leads. Where it is here, the queue is empty or its first batch has an appointed leader.
+    pub(super) sink: Option<S>,
+    pub(super) queue: VecDeque<Batch<S>>,
+    pub(super) next: Lsn,
+    pub(super) written: Lsn,
+    pub(super) durable: Lsn,
+    /// Why nothing is written any more.
+    pub(super) stopped: Option<Cause>,
+    pub(super) closed: bool,
+    /// Closing is over.
+    pub(super) ended: bool,
+    /// Threads that wait for the end of a batch, whose it may be.
+    pub(super) watching: usize,
+    pub(super) pace: Pace,
+}
+
+/// When a leader waits for followers.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// Writers that were there at once a moment ago.
+    pub(super) expected: usize,
+    /// The leader that waits for them.
+    pub(super) gatherer: Option<Thread>,
+    pub(super) fruitless: u32,
+    pub(super) skip: u32,
+    /// A running mean.
+    pub(super) sync_time: Duration,
+}
+
+pub(super) struct Batch<S: Sink> {
+    pub(super) first: Lsn,
+    pub(super) records: Vec<S::Record<'static>>,
+    pub(super) bytes: u64,
+    pub(super) syncs: bool,
+    /// Whether what the sink holds back has to be written with it.
+    pub(super) flushes: bool,
+    /// Whether nobody else may join.
+    pub(super) alone: bool,
+    pub(super) ticket: Arc<Ticket<S::Placement>>,
+    /// In the order in which they came; each knows its place.
+    pub(super) waiters: Vec<(Thread, Need)>,
+}
+
+/// Which step of a batch failed.
+pub(super) enum Step {
+    Write(Failed),
+    Sync(Failed),
+}
+
+impl<S: Sink> State<S> {
+    pub(super) fn check(&self) -> Result<()> {
+        if let Some(cause) = &self.stopped {
+            return Err(Error::new(ErrorKind::Poisoned, format!("the log has stopped: {}", cause.text)));
+        }
+        if self.closed { Err(Error::invalid("the log is closed")) } else { Ok(()) }
+    }
+
+    pub(super) fn give_out(&mut self, count: usize) -> Lsn {
+        let first = self.next;
+        self.next = first.plus(count as u64);
+        first
+    }
+
+    /// Writers in the queue.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.iter().map(|batch| batch.waiters.len()).sum()
+    }
+
+    /// What a failed batch means for those behind it and for the LSNs.
+    pub(super) fn fail(
+        &mut self,
+        first: Lsn,
+        count: usize,
+        step: Step,
+        batch: Option<Batch<S>>,
+        told: &mut Vec<(Thread, Need)>,
+    ) -> Error {
+        let (failed, was_written) = match step {
+            Step::Write(failed) => (failed, false),
+            Step::Sync(failed) => (failed, true),
+        };
+        let cause = Cause::of(&failed.error);
+        let mut lost: Vec<Batch<S>> = batch.into_iter().collect();
+        if was_written {
+            // The records are in the file, and those who only asked for that were told so: their LSNs stay theirs.
+            self.written = self.written.max(first.plus(count as u64).previous());
+        } else {
+            // Nobody was told anything about these LSNs, so they are given out again.
+            self.next = first;
+            lost.extend(self.queue.drain(..));
+        }
+        if failed.stops {
+            lost.extend(self.queue.drain(..));
+            self.stopped = Some(cause.clone());
+        }
+        for batch in lost {
+            let mut ticket = batch.ticket.lock();
+            ticket.outcome = Outcome::Failed(cause.clone());
+            if !ticket.gone.is_empty() && self.stopped.is_none() {
+                // Somebody left with an LSN of this batch and will ask whether it is durable. It never may be another record's.
+                self.stopped = Some(cause.clone());
+            }
+            drop(ticket);
+            batch.ticket.tell();
+            told.extend(batch.waiters);
+        }
+        cause.error()
+    }
+
+    /// Says who leads the batch at the front; true where all its writers have gone.
+    pub(super) fn appoint(&mut self) -> bool {
+        let Some(batch) = self.queue.front() else { return false };
+        let mut ticket = batch.ticket.lock();
+        let staying = (0..batch.waiters.len()).find(|place| !ticket.gone.contains(place));
+        ticket.leader = staying;
+        drop(ticket);
+        batch.ticket.tell();
+        if let Some((thread, _)) = staying.and_then(|place| batch.waiters.get(place)) {
+            thread.unpark();
+        }
+        staying.is_none()
+    }
+}
