@@ -68,7 +68,8 @@ pub enum ErrorKind {
         /// The version that may or may not exist.
         version: Version,
     },
-    /// A write to the log was not finished when its deadline came: it may become durable or not. The log's durable LSN settles it.
+    /// A write to the log was not finished when its deadline came, or waits for room on a full disk behind one whose deadline came: it may
+    /// become durable or not. The log's durable LSN settles it.
     Unknown {
         /// The LSN that the record has if it is written.
         lsn: u64,

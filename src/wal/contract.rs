@@ -14,7 +14,8 @@ pub trait WriteAheadLog: Send + Sync + Debug {
     /// are there from the front, each whole.
     ///
     /// # Errors
-    /// `LimitExceeded` for a record over the limit; `Unknown` where the deadline came first; `MemoryLimit` where the queue stayed full.
+    /// `LimitExceeded` for a record over the limit; `Unknown` where the deadline came first; `MemoryLimit` where the queue stayed full;
+    /// `DiskFull` where nothing was written, and the next write tries again.
     fn write_with(&self, records: &[NewRecord<'_>], options: &WriteOptions) -> Result<Vec<RecordHandle>>;
 
     /// Writes one record, as [`write_with`](Self::write_with) does; `time_ms` is the caller's, in milliseconds since 1970.

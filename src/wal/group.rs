@@ -8,6 +8,9 @@
 //! LSNs are given out under the lock, so their order is the order of the queue, of the file and of the acknowledgements. The next batch
 //! gathers while the current one syncs. A leader waits for more followers only if there were more a moment ago, and never for long.
 //!
+//! A batch that did not fit on a full disk is lost and its LSNs are given out again, unless somebody has left with one of them at the deadline:
+//! then the batch is owed, and whoever comes next writes it first.
+//!
 //! This file knows nothing of files. Its locks and threads are those of `primitives`, which the schedule tests replace.
 
 use std::collections::VecDeque;
@@ -18,8 +21,8 @@ use std::time::Duration;
 use super::primitives::{Condvar, Mutex, MutexGuard, PATIENCE, Thread, current, park, park_timeout, yield_now};
 use super::queue::{Batch, Pace, State, Step};
 use super::record::Lsn;
+use super::ticket::{Asked, Outcome, Ticket};
 pub(super) use super::ticket::{Attempt, Failed};
-use super::ticket::{Outcome, Ticket};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -108,10 +111,10 @@ impl<S: Sink> Group<S> {
         need: Need,
         hurried: bool,
     ) -> Option<Result<Written<S::Placement>>> {
-        let mut state = self.lock();
-        if let Err(error) = state.check() {
-            return Some(Err(error));
-        }
+        let mut state = match self.enter() {
+            Ok(state) => state,
+            Err(error) => return Some(Err(error)),
+        };
         let others = !hurried && need != Need::Written && state.pace.expected > 1;
         if others || !state.queue.is_empty() {
             return None;
@@ -137,8 +140,7 @@ impl<S: Sink> Group<S> {
         deadline: Option<Duration>,
     ) -> Result<Written<S::Placement>> {
         let records = records.into_iter();
-        let mut state = self.lock();
-        state.check()?;
+        let mut state = self.enter()?;
         let count = records.len();
         let first = state.give_out(count);
         let joins = need != Need::OwnSync && state.queue.back().is_some_and(|b| !b.alone && b.bytes < BATCH_BYTES);
@@ -153,6 +155,7 @@ impl<S: Sink> Group<S> {
                 alone: need == Need::OwnSync,
                 ticket: Arc::new(Ticket::new()),
                 waiters: Vec::with_capacity(expected),
+                owed: None,
             });
         }
         let Some(batch) = state.queue.back_mut() else { return Err(Error::invalid("the queue lost a batch")) };
@@ -176,7 +179,7 @@ impl<S: Sink> Group<S> {
             }
             drop(state);
         }
-        let waiter = Waiter { ticket, place, need, first, count };
+        let waiter = Waiter { ticket, place, asked: Asked { need, first, count } };
         self.wait(&waiter, deadline).map(|placement| Written { first, placement, before })
     }
 
@@ -210,8 +213,16 @@ impl<S: Sink> Group<S> {
             state.watching -= 1;
             return Ok(());
         }
+        let mut has_tried = false;
         while state.sink.is_none() || !state.queue.is_empty() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if state.owes().is_none() {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            } else if std::mem::replace(&mut has_tried, true) {
+                state.queue.clear(); // never durable, which is what whoever asks will hear
+            } else {
+                self.lead(state);
+                state = self.lock();
+            }
         }
         state.watching -= 1;
         let Some(mut sink) = state.sink.take() else { return Ok(()) };
@@ -225,6 +236,21 @@ impl<S: Sink> Group<S> {
         state.ended = true;
         self.changed.notify_all();
         ended
+    }
+
+    /// The queue, for one more writer: open, and what is owed is written.
+    fn enter(&self) -> Result<MutexGuard<'_, State<S>>> {
+        let mut state = self.lock();
+        state.check()?;
+        if state.owes().is_some() {
+            self.lead(state);
+            state = self.lock();
+            state.check()?;
+            if let Some(cause) = state.owes() {
+                return Err(cause.error());
+            }
+        }
+        Ok(state)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<S>> {
@@ -241,7 +267,7 @@ impl<S: Sink> Group<S> {
                 continue;
             }
             let mut ticket = waiter.ticket.lock();
-            if let Some(answer) = ticket.answer(waiter.need) {
+            if let Some(answer) = ticket.answer(waiter.asked) {
                 return answer;
             }
             let leads = ticket.leader == Some(waiter.place);
@@ -275,16 +301,16 @@ impl<S: Sink> Group<S> {
         // Outcomes and leaders are decided under this lock.
         let state = self.lock();
         let mut ticket = waiter.ticket.lock();
-        if ticket.answer(waiter.need).is_some() || ticket.leader == Some(waiter.place) {
+        if ticket.answer(waiter.asked).is_some() || ticket.leader == Some(waiter.place) {
             return None;
         }
         ticket.gone.push(waiter.place);
         drop(ticket);
         drop(state);
-        let kind = if waiter.count == 0 {
+        let kind = if waiter.asked.count == 0 {
             ErrorKind::Busy { waited_ms: 0 }
         } else {
-            ErrorKind::Unknown { lsn: waiter.first.0 }
+            ErrorKind::Unknown { lsn: waiter.asked.first.0 }
         };
         Some(Error::new(kind, "the deadline came before the log had written the records"))
     }
@@ -418,7 +444,8 @@ impl<S: Sink> Group<S> {
         };
         state.pace.expected = writers + state.waiting();
         state.sink = Some(sink);
-        let orphans = state.appoint();
+        // What is owed waits for the next writer: until then there is hardly more room.
+        let orphans = (answer.is_ok() || state.owes().is_none()) && state.appoint();
         // It is a system call even if nobody waits, as much as a whole unsynced write costs.
         if state.watching > 0 {
             self.changed.notify_all();
@@ -449,9 +476,7 @@ enum After<'a, S: Sink> {
 struct Waiter<P> {
     ticket: Arc<Ticket<P>>,
     place: usize,
-    need: Need,
-    first: Lsn,
-    count: usize,
+    asked: Asked,
 }
 
 impl<S: Sink> fmt::Debug for Group<S> {

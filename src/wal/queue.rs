@@ -11,7 +11,7 @@ use super::ticket::{Cause, Failed, Outcome, Ticket};
 use crate::error::{Error, ErrorKind, Result};
 
 pub(super) struct State<S: Sink> {
-    /// `None` while somebody leads. Where it is here, the queue is empty or its first batch has an appointed leader.
+    /// `None` while somebody leads. Where it is here, the queue is empty, or its first batch has an appointed leader, or all of it is owed.
     pub(super) sink: Option<S>,
     pub(super) queue: VecDeque<Batch<S>>,
     pub(super) next: Lsn,
@@ -52,6 +52,8 @@ pub(super) struct Batch<S: Sink> {
     pub(super) ticket: Arc<Ticket<S::Placement>>,
     /// In the order in which they came; each knows its place.
     pub(super) waiters: Vec<(Thread, Need)>,
+    /// Why it could not be written, where somebody has left with an LSN of it: then it is owed, and written before whatever comes next.
+    pub(super) owed: Option<Cause>,
 }
 
 /// Which step of a batch failed.
@@ -101,6 +103,9 @@ impl<S: Sink> State<S> {
             // Nobody was told anything about these LSNs, so they are given out again.
             self.next = first;
             lost.extend(self.queue.drain(..));
+            if matches!(failed.error.kind(), ErrorKind::DiskFull { .. }) && !failed.stops {
+                self.owe(&mut lost, &cause, told);
+            }
         }
         if failed.stops {
             lost.extend(self.queue.drain(..));
@@ -109,7 +114,7 @@ impl<S: Sink> State<S> {
         for batch in lost {
             let mut ticket = batch.ticket.lock();
             ticket.outcome = Outcome::Failed(cause.clone());
-            if !ticket.gone.is_empty() && self.stopped.is_none() {
+            if (batch.owed.is_some() || !ticket.gone.is_empty()) && self.stopped.is_none() {
                 // Somebody left with an LSN of this batch and will ask whether it is durable. It never may be another record's.
                 self.stopped = Some(cause.clone());
             }
@@ -118,6 +123,28 @@ impl<S: Sink> State<S> {
             told.extend(batch.waiters);
         }
         cause.error()
+    }
+
+    /// Keeps those of the batches that did not fit on a full disk whose LSNs somebody has left with, and those before them: their records
+    /// keep their LSNs and are written when there is room. An LSN of a lone writer before them is nobody's then.
+    fn owe(&mut self, lost: &mut Vec<Batch<S>>, cause: &Cause, told: &mut Vec<(Thread, Need)>) {
+        let has_gone = |batch: &Batch<S>| batch.owed.is_some() || !batch.ticket.lock().gone.is_empty();
+        let kept = lost.iter().rposition(has_gone).map_or(0, |place| place + 1);
+        for mut batch in lost.drain(..kept) {
+            self.next = batch.first.plus(batch.records.len() as u64);
+            batch.ticket.lock().outcome = Outcome::Owed(cause.clone());
+            batch.ticket.tell();
+            told.append(&mut batch.waiters);
+            batch.owed = Some(cause.clone());
+            batch.alone = true;
+            self.queue.push_back(batch);
+        }
+    }
+
+    /// Why the batch at the front could not be written before, if nobody is about to try again.
+    pub(super) fn owes(&self) -> Option<&Cause> {
+        let front = self.queue.front().filter(|_| self.sink.is_some());
+        front.and_then(|batch| batch.owed.as_ref())
     }
 
     /// Says who leads the batch at the front; true where all its writers have gone.

@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 
 use super::group::Need;
 use super::primitives::{AtomicBool, Mutex, MutexGuard, Ordering};
+use super::record::Lsn;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What the writers of a batch look at.
@@ -26,6 +27,18 @@ pub(super) enum Outcome<P> {
     Written(P),
     Done(P),
     Failed(Cause),
+    /// Not written yet, and it will be.
+    Owed(Cause),
+}
+
+/// What a writer asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) need: Need,
+    /// The LSN of its first record.
+    pub(super) first: Lsn,
+    /// How many records it has.
+    pub(super) count: usize,
 }
 
 impl<P> Ticket<P> {
@@ -51,11 +64,16 @@ impl<P> Ticket<P> {
 
 impl<P: Clone> TicketState<P> {
     /// The answer for a waiter, if there is one.
-    pub(super) fn answer(&self, need: Need) -> Option<Result<P>> {
+    pub(super) fn answer(&self, asked: Asked) -> Option<Result<P>> {
         match &self.outcome {
             Outcome::Done(placement) => Some(Ok(placement.clone())),
-            Outcome::Written(placement) if need == Need::Written => Some(Ok(placement.clone())),
+            Outcome::Written(placement) if asked.need == Need::Written => Some(Ok(placement.clone())),
             Outcome::Failed(cause) => Some(Err(cause.error())),
+            Outcome::Owed(cause) if asked.count == 0 => Some(Err(cause.error())),
+            Outcome::Owed(cause) => {
+                let kind = ErrorKind::Unknown { lsn: asked.first.0 };
+                Some(Err(Error::new(kind, format!("the log will write it when there is room: {}", cause.text))))
+            }
             Outcome::Waiting | Outcome::Written(_) => None,
         }
     }

@@ -31,6 +31,8 @@ struct File {
     /// The write or the sync with this number fails, counted down.
     fails_write: Option<u64>,
     fails_sync: Option<u64>,
+    /// Whether a write fails since the disk is full.
+    is_full: bool,
 }
 
 struct Fake(Arc<Mutex<File>>);
@@ -52,7 +54,9 @@ impl Sink for Fake {
         shuttle::thread::yield_now();
         let mut file = self.0.lock().unwrap();
         if due(&mut file.fails_write) {
-            return Err(Failed::once(Error::invalid("write")));
+            let full = ErrorKind::DiskFull { path: "disk".into() };
+            let kind = if file.is_full { full } else { ErrorKind::InvalidInput };
+            return Err(Failed::once(Error::new(kind, "write")));
         }
         for (lsn, payload) in (first.0..).zip(records) {
             file.records.push((lsn, *payload));
@@ -170,46 +174,90 @@ fn who_leaves_at_the_deadline_learns_the_truth_from_the_durable_lsn() {
     });
 }
 
+/// (LSN, payload).
+type Told = Vec<(u64, u64)>;
+
+/// Three threads write two records each, one of them with a deadline that is over: what they were told of, and which of it is
+/// unknown.
+fn write_and_leave(writer: &Arc<Writer>) -> (Told, Told) {
+    let threads: Vec<_> = (0..3_u64)
+        .map(|thread| {
+            let writer = Arc::clone(writer);
+            shuttle::thread::spawn(move || {
+                let (mut told, mut unknown) = (Vec::new(), Vec::new());
+                for round in 0..2 {
+                    let payload = thread * 10 + round;
+                    let deadline = (thread == 2).then_some(Duration::ZERO);
+                    match write(&writer, payload, Need::Durable, deadline) {
+                        Ok(written) => {
+                            check(&writer, payload, Need::Durable, &written);
+                            told.push((written.first.0, payload));
+                        }
+                        Err(error) => {
+                            if let ErrorKind::Unknown { lsn } = error.kind() {
+                                told.push((*lsn, payload));
+                                unknown.push((*lsn, payload));
+                            }
+                        }
+                    }
+                }
+                (told, unknown)
+            })
+        })
+        .collect();
+    let (mut told, mut unknown) = (Vec::new(), Vec::new());
+    for thread in threads {
+        let (more, more_unknown) = thread.join().unwrap();
+        told.extend(more);
+        unknown.extend(more_unknown);
+    }
+    (told, unknown)
+}
+
+fn no_lsn_is_told_twice(told: &[(u64, u64)]) {
+    let mut lsns: Vec<u64> = told.iter().map(|(lsn, _)| *lsn).collect();
+    lsns.sort_unstable();
+    lsns.dedup();
+    assert_eq!(lsns.len(), told.len(), "an LSN was given to two: {told:?}");
+}
+
 #[test]
 fn failures_reach_their_writers_and_no_lsn_is_promised_twice() {
     for (fails_write, fails_sync) in [(Some(1), None), (Some(2), None), (None, Some(1)), (None, Some(2))] {
         explore(move || {
             let writer = start(File { fails_write, fails_sync, ..File::default() }, Duration::from_millis(2));
-            let threads: Vec<_> = (0..3_u64)
-                .map(|thread| {
-                    let writer = Arc::clone(&writer);
-                    shuttle::thread::spawn(move || {
-                        let mut told = Vec::new();
-                        for round in 0..2 {
-                            let payload = thread * 10 + round;
-                            let deadline = (thread == 2).then_some(Duration::ZERO);
-                            match write(&writer, payload, Need::Durable, deadline) {
-                                Ok(written) => {
-                                    check(&writer, payload, Need::Durable, &written);
-                                    told.push((written.first.0, payload));
-                                }
-                                Err(error) => {
-                                    if let ErrorKind::Unknown { lsn } = error.kind() {
-                                        told.push((*lsn, payload));
-                                    }
-                                }
-                            }
-                        }
-                        told
-                    })
-                })
-                .collect();
-            let told: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+            let (told, _) = write_and_leave(&writer);
             writer.0.close(|_| Ok(())).unwrap();
-            let mut lsns: Vec<u64> = told.iter().map(|(lsn, _)| *lsn).collect();
-            lsns.sort_unstable();
-            lsns.dedup();
-            assert_eq!(lsns.len(), told.len(), "an LSN was given to two: {told:?}");
+            no_lsn_is_told_twice(&told);
             let file = writer.1.lock().unwrap();
             in_order(&file);
             for record in &told {
                 // Either it is there, or nothing ever says that its LSN is durable.
                 assert!(file.records.contains(record) || writer.0.durable() < Lsn(record.0), "{record:?} {file:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn after_a_full_disk_the_log_goes_on_and_what_was_left_behind_is_written_first() {
+    for fails_write in 1..4 {
+        explore(move || {
+            let file = File { fails_write: Some(fails_write), is_full: true, ..File::default() };
+            let writer = start(file, Duration::from_millis(2));
+            let (mut told, unknown) = write_and_leave(&writer);
+            let last = write(&writer, 99, Need::Durable, None);
+            // The write that fails may be this one.
+            match last.or_else(|_| write(&writer, 99, Need::Durable, None)) {
+                Ok(written) => told.push((written.first.0, 99)),
+                Err(error) => panic!("{error}"),
+            }
+            writer.0.close(|_| Ok(())).unwrap();
+            no_lsn_is_told_twice(&told);
+            let file = writer.1.lock().unwrap();
+            in_order(&file);
+            for record in &unknown {
+                assert!(file.records.contains(record), "{record:?} {file:?}");
             }
         });
     }

@@ -2,12 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use alluvium::ErrorKind;
 use alluvium::fs::SimDisk;
 use alluvium::fs::sim::{Operation, Persistence};
-use alluvium::wal::{LogOptions, Lsn, Planted, Wait, WriteAheadLog};
+use alluvium::wal::{FileLog, LogOptions, Lsn, NewRecord, Planted, Wait, WriteAheadLog, WriteOptions};
 
+use super::disk::Beside;
 use super::support::*;
 
 /// Writes with one failure on the way; afterwards every acknowledged record is there, once and in order.
@@ -147,6 +149,60 @@ fn a_full_disk_is_a_typed_error_and_the_log_resumes_by_itself() {
     drop(log);
     let log = open(&sim, &small()).unwrap();
     assert_eq!(payloads(&log).last().unwrap(), "room again");
+}
+
+/// A log whose disk is full from the second record on, and beside that one a writer who left.
+fn full_beside_one_who_left() -> (SimDisk, Arc<FileLog>) {
+    let sim = SimDisk::new(1);
+    let disk = Beside::new(&sim);
+    let clock = Arc::new(alluvium::SystemClock::new());
+    let ids = alluvium::IdSource::seeded(1);
+    let log = Arc::new(FileLog::open_on(Arc::new(disk.clone()), DIR, small(), clock, ids).unwrap());
+    log.write(b"one", 1).unwrap();
+    let (beside, full, mut has_left) = (Arc::downgrade(&log), sim.clone(), false);
+    disk.set(move || {
+        if !std::mem::replace(&mut has_left, true) {
+            let log = beside.upgrade().unwrap();
+            let at_once = WriteOptions { timeout: Some(Duration::ZERO), ..WriteOptions::default() };
+            let left = std::thread::spawn(move || log.write_with(&[NewRecord::new(b"left", 3)], &at_once));
+            let error = left.join().unwrap().unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Unknown { lsn: 3 }), "{error}");
+            full.fail_at(1, &[Operation::Append, Operation::Create], io::ErrorKind::StorageFull, Persistence::ForEver);
+        }
+    });
+    for text in ["two", "three"] {
+        let error = log.write(text.as_bytes(), 2).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::DiskFull { .. }), "{error}");
+    }
+    assert_eq!(log.durable_lsn(), Lsn(1));
+    (sim, log)
+}
+
+#[test]
+fn after_a_full_disk_the_record_of_one_who_left_is_written_first() {
+    let (sim, log) = full_beside_one_who_left();
+    sim.clear_faults();
+    assert_eq!(log.write(b"four", 4).unwrap().lsn, Lsn(4));
+    assert_eq!((payloads(&*log), log.durable_lsn()), (vec!["one".into(), "left".into(), "four".into()], Lsn(4)));
+    log.close().unwrap();
+    let log = open(&sim, &small()).unwrap();
+    assert_eq!(payloads(&log), ["one", "left", "four"]);
+    assert_eq!(log.recovery().never_durable, [Lsn(2)], "the LSN of the one who was refused");
+}
+
+#[test]
+fn closing_writes_the_record_of_one_who_left_if_there_is_room() {
+    for has_room in [false, true] {
+        let (sim, log) = full_beside_one_who_left();
+        if has_room {
+            sim.clear_faults();
+        }
+        log.close().unwrap();
+        assert_eq!(log.durable_lsn(), if has_room { Lsn(3) } else { Lsn(1) });
+        sim.clear_faults();
+        let found = payloads(&open(&sim, &small()).unwrap());
+        assert_eq!(found, if has_room { vec!["one", "left"] } else { vec!["one"] });
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod behaviours;
 mod beside;
 mod crash;
 mod damage;
+mod disk;
 mod failures;
 mod field;
 mod format;
