@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::contract::{Cleaned, Progress, Records, Skipped, WriteAheadLog};
+use super::format::MAX_RECORD_BYTES;
 use super::group::{Attempt, Failed, Group, Need, Sink};
 use super::options::{Wait, WriteOptions};
 use super::record::{Lsn, NewRecord, Record, RecordHandle, RecordKind};
@@ -21,6 +22,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes in front of each record of a batch.
 const ITEM_BYTES: usize = 14;
+/// Bytes in front of all of them.
+const COUNT_BYTES: usize = 4;
 
 /// A log that gathers what is written at once into one record of another log.
 pub struct BatchedLog {
@@ -63,9 +66,16 @@ impl Sink for Gathered {
         let mut sorted: Vec<&Item<'_>> = records.iter().collect();
         sorted.sort_by_key(|item| item.time_ms);
         let Some(newest) = sorted.last() else { return Ok(None) };
-        let payload = encode(&sorted);
-        let batch =
-            NewRecord { payload: &payload, time_ms: newest.time_ms, stream: newest.stream, kind: RecordKind::Batch };
+        let packed;
+        let (payload, kind) = match sorted.as_slice() {
+            // Too large to be packed, but not for the log.
+            [alone] if packed_bytes(1, alone.payload.len()) > MAX_RECORD_BYTES => (&*alone.payload, RecordKind::Plain),
+            _ => {
+                packed = encode(&sorted);
+                (packed.as_slice(), RecordKind::Batch)
+            }
+        };
+        let batch = NewRecord { payload, time_ms: newest.time_ms, stream: newest.stream, kind };
         let written = self.inner.write_with(&[batch], &WriteOptions::default()).map_err(Failed::once)?;
         Ok(written.into_iter().next())
     }
@@ -75,9 +85,14 @@ impl Sink for Gathered {
     }
 }
 
+/// Bytes of a batch of so many records.
+fn packed_bytes(records: usize, payload_bytes: usize) -> usize {
+    COUNT_BYTES.saturating_add(records.saturating_mul(ITEM_BYTES)).saturating_add(payload_bytes)
+}
+
 fn encode(items: &[&Item<'_>]) -> Vec<u8> {
-    let bytes: usize = items.iter().map(|item| ITEM_BYTES + item.payload.len()).sum();
-    let mut out = Vec::with_capacity(4 + bytes);
+    let payload_bytes = items.iter().map(|item| item.payload.len()).sum();
+    let mut out = Vec::with_capacity(packed_bytes(items.len(), payload_bytes));
     out.put_u32(u32::try_from(items.len()).unwrap_or(u32::MAX));
     for item in items {
         out.put_u64(item.time_ms);
@@ -89,11 +104,13 @@ fn encode(items: &[&Item<'_>]) -> Vec<u8> {
 }
 
 impl WriteAheadLog for BatchedLog {
-    /// How durable the batch is, the other log decides. All handles are the batch's.
+    /// How durable the batch is, the other log decides. All handles are the batch's. A record may have as many bytes as in the other log;
+    /// several that are written at once become one record of it, with 4 bytes and 14 for each added.
     fn write_with(&self, records: &[NewRecord<'_>], options: &WriteOptions) -> Result<Vec<RecordHandle>> {
         if records.is_empty() {
             return Ok(Vec::new());
         }
+        check(records)?;
         let item = |record: &NewRecord<'_>, payload: Cow<'static, [u8]>| Item {
             time_ms: record.time_ms,
             stream: record.stream,
@@ -162,6 +179,17 @@ impl BatchedLog {
     }
 }
 
+/// Refuses what the other log would not take.
+fn check(records: &[NewRecord<'_>]) -> Result<()> {
+    let payload_bytes = records.iter().fold(0_usize, |sum, record| sum.saturating_add(record.payload.len()));
+    let found = if records.len() == 1 { payload_bytes } else { packed_bytes(records.len(), payload_bytes) };
+    if found <= MAX_RECORD_BYTES {
+        return Ok(());
+    }
+    let kind = ErrorKind::LimitExceeded { limit: MAX_RECORD_BYTES as u64, found: found as u64 };
+    Err(Error::new(kind, "the records are too large for one record of the log"))
+}
+
 /// The records inside the batches of another log.
 struct Unpacked {
     inner: Box<dyn Records>,
@@ -204,7 +232,7 @@ impl Unpacked {
             }
             let mut reader = Reader::new(Path::new("batch"), 0, &payload);
             let left = reader.u32("record count")?;
-            self.batch = Some(Batch { head, payload, at: 4, left });
+            self.batch = Some(Batch { head, payload, at: COUNT_BYTES, left });
         }
     }
 }

@@ -26,7 +26,8 @@ pub(super) use super::ticket::{Attempt, Failed};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A batch takes no more once it has this many bytes, so that it is written in one go and nobody waits long behind it.
+/// A batch takes in no more records than make this many bytes, so that it is written in one go and nobody waits long behind it. What one writer
+/// writes is always one batch, however large.
 const BATCH_BYTES: u64 = 8 << 20;
 /// After this many doublings a leader that waited in vain tries again.
 const MOST_FRUITLESS: u32 = 8;
@@ -135,15 +136,17 @@ impl<S: Sink> Group<S> {
     /// `Unknown` where `deadline`, a time on the clock, came before the outcome; `Busy` if there were no records.
     pub(super) fn enqueue(
         &self,
-        records: impl IntoIterator<Item = S::Record<'static>, IntoIter: ExactSizeIterator>,
+        records: impl IntoIterator<Item = S::Record<'static>, IntoIter: ExactSizeIterator> + AsRef<[S::Record<'static>]>,
         need: Need,
         deadline: Option<Duration>,
     ) -> Result<Written<S::Placement>> {
+        let bytes: u64 = records.as_ref().iter().map(S::bytes).sum();
         let records = records.into_iter();
         let mut state = self.enter()?;
         let count = records.len();
         let first = state.give_out(count);
-        let joins = need != Need::OwnSync && state.queue.back().is_some_and(|b| !b.alone && b.bytes < BATCH_BYTES);
+        let joins =
+            need != Need::OwnSync && state.queue.back().is_some_and(|b| !b.alone && b.bytes + bytes <= BATCH_BYTES);
         if !joins {
             let expected = state.pace.expected;
             state.queue.push_back(Batch {
@@ -162,10 +165,8 @@ impl<S: Sink> Group<S> {
         let (place, before) = (batch.waiters.len(), batch.bytes);
         batch.syncs |= need != Need::Written;
         batch.flushes |= count == 0 && need == Need::Written;
-        for record in records {
-            batch.bytes += S::bytes(&record);
-            batch.records.push(record);
-        }
+        batch.bytes += bytes;
+        batch.records.extend(records);
         batch.waiters.push((current(), need));
         let ticket = Arc::clone(&batch.ticket);
         if state.sink.is_some() && state.queue.len() == 1 && place == 0 {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use alluvium::fs::SimDisk;
 use alluvium::wal::{
-    BatchedLog, Cleaned, FileLog, LogId, LogOptions, LogRegistry, LogRole, LogSettings, Lsn, NewRecord, RecordHandle,
-    RecordKind, Records, RecoveryMode, Wait, WriteAheadLog, WriteOptions,
+    BatchedLog, Cleaned, FileLog, LogId, LogOptions, LogRegistry, LogRole, LogSettings, Lsn, MAX_RECORD_BYTES,
+    NewRecord, RecordHandle, RecordKind, Records, RecoveryMode, Wait, WriteAheadLog, WriteOptions,
 };
 use alluvium::{Bytes, Error, ErrorKind, Result};
 
@@ -229,6 +229,9 @@ struct Mock {
     /// A write waits here twice: when it begins and before it ends.
     gate: Option<Arc<(Barrier, Barrier)>>,
     fails: bool,
+    /// Whether payloads are only measured.
+    keeps_nothing: bool,
+    lengths: Mutex<Vec<(usize, RecordKind)>>,
     closed: AtomicUsize,
 }
 
@@ -245,7 +248,9 @@ impl WriteAheadLog for Mock {
         let mut written = self.written.lock().unwrap();
         let mut handles = Vec::new();
         for record in records {
-            written.push((record.payload.to_vec(), record.time_ms, record.kind));
+            self.lengths.lock().unwrap().push((record.payload.len(), record.kind));
+            let payload = if self.keeps_nothing { Vec::new() } else { record.payload.to_vec() };
+            written.push((payload, record.time_ms, record.kind));
             let lsn = Lsn(written.len() as u64);
             handles.push(RecordHandle { log: LogId::default(), segment: 1, offset: 0, length: 0, crc: 0, lsn });
         }
@@ -349,6 +354,49 @@ fn times(batch: &[u8]) -> Vec<u64> {
         at += 14 + usize::try_from(number(at + 10, 4)).unwrap();
     }
     found
+}
+
+#[test]
+fn a_batch_is_bounded_and_the_largest_record_fits() {
+    let mock = Arc::new(Mock { keeps_nothing: true, ..Mock::default() });
+    let log = BatchedLog::new(Arc::clone(&mock) as Arc<dyn WriteAheadLog>, TIMEOUT);
+    let large = vec![0; MAX_RECORD_BYTES + 1];
+    let refused = |records: &[NewRecord<'_>], found: usize| {
+        let error = log.write_batch(records).unwrap_err();
+        let expected = ErrorKind::LimitExceeded { limit: MAX_RECORD_BYTES as u64, found: found as u64 };
+        assert_eq!(error.kind(), &expected, "{error}");
+    };
+    refused(&[NewRecord::new(&large, 1)], MAX_RECORD_BYTES + 1);
+    let half = NewRecord::new(&large[..MAX_RECORD_BYTES / 2], 1);
+    refused(&[half, half], MAX_RECORD_BYTES + 4 + 2 * 14);
+    assert!(mock.written.lock().unwrap().is_empty());
+    log.write(&large[..MAX_RECORD_BYTES], 7).unwrap();
+    log.write(&large[..MAX_RECORD_BYTES - 18], 8).unwrap();
+    let written = mock.lengths.lock().unwrap();
+    assert_eq!(*written, [(MAX_RECORD_BYTES, RecordKind::Plain), (MAX_RECORD_BYTES, RecordKind::Batch)]);
+}
+
+#[test]
+fn what_joins_a_batch_keeps_it_small() {
+    let gate = Arc::new((Barrier::new(2), Barrier::new(2)));
+    let mock = Arc::new(Mock { gate: Some(Arc::clone(&gate)), keeps_nothing: true, ..Mock::default() });
+    let log = BatchedLog::new(Arc::clone(&mock) as Arc<dyn WriteAheadLog>, TIMEOUT);
+    std::thread::scope(|scope| {
+        scope.spawn(|| log.write(b"first", 1).unwrap());
+        gate.0.wait();
+        // Who leaves at once has queued up, and its record stays.
+        let at_once = WriteOptions { timeout: Some(Duration::ZERO), ..WriteOptions::default() };
+        for time in 0..6 {
+            let payload = vec![7; 3 << 20];
+            let error = log.write_with(&[NewRecord::new(&payload, time)], &at_once).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Unknown { .. }), "{error}");
+        }
+        gate.1.wait();
+    });
+    log.close().unwrap();
+    let lengths = mock.lengths.lock().unwrap();
+    assert_eq!(lengths.len(), 4, "two in each batch of at most 8 MiB: {lengths:?}");
+    assert!(lengths.iter().all(|(length, _)| *length <= 8 << 20), "{lengths:?}");
 }
 
 #[test]
