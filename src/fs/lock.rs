@@ -35,11 +35,16 @@ impl Drop for FileLock {
 impl LockHeld for FileLock {}
 
 impl FileLock {
-    /// Locks the file at `path`, which is made if missing, and writes down who holds it.
+    /// Locks the file at `path`, which is made if missing, and writes down who holds it. Where that cannot be written, on a full disk above all,
+    /// the lock is held all the same.
     ///
     /// # Errors
     /// `Locked` with the description of the holder; `Foreign` where something else than a file has the name.
     pub(crate) fn acquire(path: &Path, clock: &dyn Clock) -> Result<Self> {
+        Self::acquire_described(path, |file| write_description(file, clock))
+    }
+
+    fn acquire_described(path: &Path, describe: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<Self> {
         let mut file = open(path)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -49,7 +54,9 @@ impl FileLock {
             }
             Err(TryLockError::Error(error)) => return Err(Error::io(path, "lock the file", error)),
         }
-        write_description(&mut file, clock).map_err(|error| Error::io(path, "write to the lock file", error))?;
+        if let Err(error) = describe(&mut file) {
+            tracing::debug!(%error, file = %path.display(), "a lock is held without a word about its holder");
+        }
         Ok(Self { file })
     }
 }
@@ -130,6 +137,16 @@ mod tests {
         assert!(holder.starts_with("evil[2Jxxx") && holder.len() <= 512);
         std::fs::write(&path, "").unwrap();
         assert!(lock(&path).unwrap_err().to_string().contains("has not described itself"));
+    }
+
+    #[test]
+    fn a_holder_that_cannot_describe_itself_holds_the_lock_all_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("LOCK");
+        let full = |_: &mut File| Err(std::io::ErrorKind::StorageFull.into());
+        let _first = FileLock::acquire_described(&path, full).unwrap();
+        let error = lock(&path).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Locked { .. }), "{error}");
     }
 
     #[test]
