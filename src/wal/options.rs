@@ -78,7 +78,8 @@ pub struct LogOptions {
     pub segment_bytes: u64,
     /// How many segments a group of records is tried in before its writers get the error, at least 1. 3.
     pub max_failures: u32,
-    /// Whether every group of records gets a segment of its own, sealed at once: for stores without a flush.
+    /// Whether every group of records gets a segment of its own, which is sealed, and so durable, before it is acknowledged: for stores without
+    /// a flush.
     pub close_after_write: bool,
     /// When a write is acknowledged, unless the call says otherwise.
     pub durability: Durability,

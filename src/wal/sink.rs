@@ -151,6 +151,10 @@ impl Sink for SegmentSink {
         let mut attempts = self.options.max_failures;
         loop {
             let failed = match self.try_write(first, records) {
+                // Who asked for no sync gets one too: for a store without a flush, ending the file is what hands the records over.
+                Ok(placement) if self.options.close_after_write => {
+                    return self.sync(first, records).map(|moved| moved.unwrap_or(placement));
+                }
                 Ok(placement) => return Ok(placement),
                 Err(failed) => failed,
             };
@@ -215,7 +219,8 @@ impl SegmentSink {
         let Some(current) = &mut self.current else { return Err(Failed::once(Error::invalid("no segment"))) };
         let mark = if self.durable > current.marked { FRAME_HEADER_BYTES as u64 } else { 0 };
         current.marked = self.durable;
-        if large.is_empty() && self.stage.len() < self.options.gather_bytes {
+        let is_held = large.is_empty() && self.stage.len() < self.options.gather_bytes;
+        if is_held && !self.options.close_after_write {
             // held back until a sync, a read, or enough of them
         } else {
             let appended = if large.is_empty() {
@@ -283,6 +288,9 @@ impl SegmentSink {
 
     fn sync_current(&mut self) -> Result<()> {
         self.flush()?;
+        if self.options.close_after_write {
+            return self.end_current();
+        }
         let Some(current) = &mut self.current else { return Ok(()) };
         current.file.sync_data()?; // everything in the segment is durable
         let last = current.segment.last();
@@ -303,6 +311,28 @@ impl SegmentSink {
             tracing::debug!(%error, "the log goes on without its watermark");
             self.watermark = None;
         }
+    }
+
+    /// Syncs the current segment and its seal at once. A seal that does not fit is left out: the next segment will say what was durable.
+    fn end_current(&mut self) -> Result<()> {
+        let Some(mut current) = self.current.take() else { return Ok(()) };
+        let last = current.segment.last();
+        let mut sealed = current.append_seal(self.durable);
+        if let Err(error) = &sealed
+            && matches!(error.kind(), ErrorKind::DiskFull { .. })
+        {
+            self.give_up_reserve();
+            sealed = current.append_seal_again(self.durable);
+        }
+        current.file.sync()?; // the records are durable, and the seal
+        match sealed {
+            Ok(()) => current.segment.set_sealed(),
+            Err(error) => {
+                tracing::warn!(%error, segment = current.segment.number(), "a segment of the log has no seal");
+            }
+        }
+        self.is_durable(last);
+        Ok(())
     }
 
     /// Ends the current segment for good: all its records are durable, and it says so.
@@ -335,10 +365,7 @@ impl SegmentSink {
         let last = current.segment.last();
         let left = if is_full {
             // The failed append may have left a part. With the reserve's room the segment can still end as it should.
-            current.file.seek_to(current.end).and_then(|()| {
-                current.has_room = true;
-                current.write_seal(self.durable)
-            })
+            current.append_seal_again(self.durable).and_then(|()| current.end_with_seal())
         } else if self.durable < last {
             current.file.sync_data()
         } else {
@@ -530,8 +557,26 @@ impl Current {
     }
 
     fn write_seal(&mut self, durable: Lsn) -> Result<()> {
+        self.append_seal(durable)?;
+        self.end_with_seal()
+    }
+
+    fn end_with_seal(&mut self) -> Result<()> {
+        self.file.sync()?; // the records, the seal and the length are durable
+        self.segment.set_sealed();
+        Ok(())
+    }
+
+    /// As [`append_seal`](Self::append_seal), where an append has failed and may have left a part.
+    fn append_seal_again(&mut self, durable: Lsn) -> Result<()> {
+        self.file.seek_to(self.end)?;
+        self.has_room = true;
+        self.append_seal(durable)
+    }
+
+    fn append_seal(&mut self, durable: Lsn) -> Result<()> {
         let mut seal = self.segment.summary(durable);
-        seal.index = std::mem::take(&mut self.index);
+        seal.index.clone_from(&self.index);
         let payload = seal.encode();
         let header = FrameHeader {
             length: u32::try_from(payload.len()).unwrap_or(u32::MAX),
@@ -550,8 +595,6 @@ impl Current {
         if self.has_room {
             self.file.cut_here()?;
         }
-        self.file.sync()?; // the records, the seal and the length are durable
-        self.segment.set_sealed();
         Ok(())
     }
 }

@@ -67,7 +67,9 @@ fn fail_once(
 fn any_operation_that_fails_once_loses_nothing_acknowledged() {
     let mut fired = 0;
     let unforgiving = LogOptions { rewrites_after_failed_sync: false, ..small() };
-    for options in [small(), LogOptions { recycles: 1, preallocates: true, ..small() }, unforgiving] {
+    let closing = LogOptions { close_after_write: true, ..small() };
+    let recycling = LogOptions { recycles: 1, preallocates: true, ..small() };
+    for options in [small(), recycling, unforgiving, closing.clone(), LogOptions { recycles: 1, ..closing }] {
         for error in [io::ErrorKind::Other, io::ErrorKind::StorageFull] {
             for nth in 1..150 {
                 match fail_once(&options, nth, &[], error, Planted::Nothing) {

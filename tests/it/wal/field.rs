@@ -6,9 +6,11 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use alluvium::fs::SimDisk;
+use alluvium::fs::sim::Survivors;
 use alluvium::wal::{
-    BatchedLog, Cleaned, FileLog, LogId, LogOptions, LogRegistry, LogRole, LogSettings, Lsn, MAX_RECORD_BYTES,
-    NewRecord, RecordHandle, RecordKind, Records, RecoveryMode, Wait, WriteAheadLog, WriteOptions,
+    BatchedLog, Cleaned, Durability, FileLog, LogId, LogOptions, LogRegistry, LogRole, LogSettings, Lsn,
+    MAX_RECORD_BYTES, NewRecord, RecordHandle, RecordKind, Records, RecoveryMode, Wait, WriteAheadLog, WriteOptions,
+    inspect,
 };
 use alluvium::{Bytes, Error, ErrorKind, Result};
 
@@ -168,13 +170,21 @@ fn b17_reading_with_threads_is_in_order_and_may_end_early() {
 }
 
 #[test]
-fn b18_close_after_write_makes_a_file_a_write() {
-    let sim = SimDisk::new(1);
-    let log = open(&sim, &LogOptions { close_after_write: true, ..small() }).unwrap();
-    for number in 0..3 {
-        log.write(format!("{number}").as_bytes(), 1).unwrap();
+fn b18_close_after_write_makes_a_file_a_write_and_seals_it_at_once() {
+    for durability in [Durability::Group, Durability::None] {
+        let sim = SimDisk::new(1);
+        let log = open(&sim, &LogOptions { close_after_write: true, durability, ..small() }).unwrap();
+        for number in 0..3_u64 {
+            let handle = log.write(number.to_string().as_bytes(), 1).unwrap();
+            let found = inspect::inspect(&sim, Path::new(DIR)).unwrap();
+            let sealed = found.segments.iter().map(|segment| (segment.records, segment.is_sealed));
+            assert!(sealed.eq((0..=number).map(|_| (1, true))), "{durability:?} {found:?}");
+            assert_eq!(log.read(&handle).unwrap(), *number.to_string().as_bytes());
+        }
+        assert_eq!((segments(&sim).len(), payloads(&log)), (3, vec!["0".into(), "1".into(), "2".into()]));
+        let after = sim.survive(Survivors::None);
+        assert_eq!(payloads(&open(&after, &small()).unwrap()), ["0", "1", "2"]);
     }
-    assert_eq!((segments(&sim).len(), payloads(&log)), (3, vec!["0".into(), "1".into(), "2".into()]));
 }
 
 #[test]
