@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::contract::Cleaned;
 use super::name::Side;
 use super::planted::Planted;
+use super::reserve::free_reserve;
 use super::segment::{Segment, Shelf};
-use super::sink::free_reserve;
 use crate::error::{ErrorKind, Result};
 
 /// Gives up the oldest segments as long as `is_over` says so, but never the newest one; and tries again what could not be deleted before.

@@ -44,6 +44,7 @@ mod record;
 mod recovery;
 mod registry;
 mod replay;
+mod reserve;
 #[cfg(test)]
 mod schedules;
 mod segment;

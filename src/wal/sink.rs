@@ -13,20 +13,19 @@ use super::name::{LOCK, RESERVE, SegmentName, Side};
 use super::options::LogOptions;
 use super::planted::Planted;
 use super::record::{LogId, Lsn, NewRecord, RecordHandle, RecordKind};
+use super::reserve::{free_reserve, make_reserve};
 use super::segment::{Segment, Shelf};
 use super::watermark::Watermark;
 use crate::budget::Part;
 use crate::checksum::crc32;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{Disk, DiskLock, WriteFile};
+use crate::fs::{DiskLock, WriteFile};
 use crate::version::IdSource;
 
 /// Payloads up to this are copied behind their header, larger ones are handed to the system where they lie. (1 KiB: one buffer 1.7 µs, two
 /// 1.8 µs; 64 KiB: the copy would be a tenth.)
 const COPIED_BYTES: usize = 8 << 10;
-/// The reserve for a full disk: enough for a seal with its index.
-const RESERVE_BYTES: u64 = 256 << 10;
 
 /// A record whose checksum is taken and whose payload is compressed.
 #[derive(Debug)]
@@ -489,36 +488,6 @@ impl SegmentSink {
             free_reserve(&self.shelf);
         }
     }
-}
-
-/// Frees the room that is kept for a full disk.
-pub(super) fn free_reserve(shelf: &Shelf) {
-    if let Err(error) = shelf.disk.remove(&shelf.dir.join(RESERVE)) {
-        tracing::warn!(%error, "the log's reserve could not be freed");
-    }
-}
-
-/// Whether the file holds the room of a reserve, or is none because the disk was full.
-pub(super) fn is_reserve(disk: &dyn Disk, path: &std::path::Path) -> Result<bool> {
-    Ok(disk.stat(path)?.is_some_and(|stat| stat.length_bytes >= RESERVE_BYTES))
-}
-
-fn make_reserve(disk: &dyn Disk, path: &std::path::Path) -> bool {
-    let make = || -> Result<bool> {
-        if disk.stat(path)?.is_some() {
-            if is_reserve(disk, path)? {
-                return Ok(true);
-            }
-            disk.remove(path)?; // what a full disk has left of it
-        }
-        disk.create_new(path)?.preallocate(RESERVE_BYTES)?;
-        // A file system that reserves nothing leaves it empty: then there is none.
-        is_reserve(disk, path)
-    };
-    make().unwrap_or_else(|error| {
-        tracing::debug!(%error, "the log has no reserve for a full disk");
-        false
-    })
 }
 
 /// Appends the stage with the large payloads in their places.

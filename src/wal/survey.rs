@@ -164,7 +164,7 @@ fn list(disk: &dyn Disk, dir: &Path) -> Result<Survey> {
     let mut horizons = Vec::new();
     for entry in &entries {
         let path = dir.join(&entry.name);
-        survey.has_reserve |= entry.name == super::name::RESERVE && super::sink::is_reserve(disk, &path)?;
+        survey.has_reserve |= entry.name == super::name::RESERVE && super::reserve::is_reserve(disk, &path)?;
         if entry.name == super::watermark::WATERMARK {
             survey.watermark = Some(path);
             continue;
