@@ -125,9 +125,10 @@ impl Skipped {
         if count == 0 {
             return;
         }
-        self.records += count;
+        // Headers that somebody has made up may claim more than there are numbers.
+        self.records = self.records.saturating_add(count);
         if !was_durable {
-            self.never_durable += count;
+            self.never_durable = self.never_durable.saturating_add(count);
         }
         if let Some((_, last)) = self.ranges.last_mut()
             && last.next() == first
@@ -148,4 +149,27 @@ pub struct Cleaned {
     pub deleted: usize,
     /// Files that could not be deleted; the next clean tries again.
     pub failed: Vec<(PathBuf, Error)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_records_are_counted_and_their_ranges_merged_and_bounded() {
+        let mut skipped = Skipped::default();
+        for first in 1..=5 {
+            skipped.add(Lsn(first), Lsn(first + 1), true);
+        }
+        assert_eq!((skipped.records, skipped.ranges.as_slice()), (5, [(Lsn(1), Lsn(5))].as_slice()));
+        for first in 5..5000 {
+            skipped.add(Lsn(2 * first), Lsn(2 * first + 1), false);
+        }
+        assert_eq!((skipped.never_durable, skipped.ranges.len()), (4995, Skipped::MAX_RANGES));
+        // What hostile headers claim.
+        for _ in 0..2 {
+            skipped.add(Lsn(1), Lsn(u64::MAX), false);
+        }
+        assert_eq!(skipped.records, u64::MAX);
+    }
 }

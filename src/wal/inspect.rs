@@ -20,6 +20,8 @@ use crate::fs::Disk;
 
 /// Bytes that salvage writes at once.
 const SALVAGE_BYTES: usize = 1 << 20;
+/// Bytes that a held record takes besides its payload, all told (with what is made of it while it is written).
+const HELD_RECORD_BYTES: usize = 256;
 /// As often a folder is looked at, until two looks running find the same loss. What a writer changes is elsewhere each time.
 const MOST_LOOKS: u32 = 10;
 
@@ -139,7 +141,7 @@ pub fn salvage(disk: Arc<dyn Disk>, dir: &Path, to: &Path, told: &mut dyn FnMut(
     let mut held: Vec<(Vec<u8>, NewRecord<'static>)> = Vec::new();
     let mut held_bytes = 0;
     while let Some(record) = records.next_record()? {
-        held_bytes += record.payload.len();
+        held_bytes += record.payload.len() + HELD_RECORD_BYTES;
         let (time_ms, stream, kind) = (record.time_ms, record.stream, record.kind);
         held.push((record.payload.to_vec(), NewRecord { payload: &[], time_ms, stream, kind }));
         if held_bytes >= SALVAGE_BYTES {

@@ -1,7 +1,10 @@
 //! Bytes that change on disk: acknowledged records are all there, in order, or there is a typed error.
 
-use alluvium::fs::SimDisk;
-use alluvium::wal::{LogOptions, Planted, RecoveryMode, WriteAheadLog};
+use std::path::Path;
+use std::sync::Arc;
+
+use alluvium::fs::{Disk, SimDisk};
+use alluvium::wal::{LogOptions, Lsn, NewRecord, Planted, RecoveryMode, WriteAheadLog, inspect};
 use alluvium::{Error, ErrorKind};
 
 use super::support::*;
@@ -184,6 +187,23 @@ fn point_in_time_ends_before_the_damage_and_goes_on_from_there() {
     drop(log);
     let log = open(&sim, &options).unwrap();
     assert_eq!(read_all(&log).unwrap().len(), left.len() + 1);
+}
+
+#[test]
+fn salvage_holds_few_records_at_once_also_if_they_are_empty() {
+    let sim = SimDisk::new(1);
+    let log = open(&sim, &LogOptions { segment_bytes: 1 << 20, ..small() }).unwrap();
+    let empty = vec![NewRecord::new(b"", 1); 20_000];
+    log.write_batch(&empty).unwrap();
+    log.close().unwrap();
+    let mut heard = Vec::new();
+    let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+    let to = Path::new("/saved");
+    let skipped = inspect::salvage(Arc::clone(&disk), Path::new(DIR), to, &mut |at| heard.push(at.records)).unwrap();
+    assert_eq!(skipped.records, 0);
+    assert!(heard.len() > 3, "all were held at once: {heard:?}");
+    let mut saved = inspect::read(disk, to, RecoveryMode::Strict, Lsn::NONE).unwrap();
+    assert_eq!(drain(saved.as_mut()).unwrap().len(), empty.len());
 }
 
 #[test]
