@@ -12,7 +12,7 @@ use crate::fs::ReadFile;
 
 /// Bytes read at once. Fits a core's cache, so that a frame is still there when its checksum is taken (64 KiB records, against `cat`:
 /// 256 KiB and 512 KiB are equal, 4 MiB loses a third).
-const CHUNK_BYTES: usize = 512 << 10;
+pub(super) const CHUNK_BYTES: usize = 512 << 10;
 
 /// A frame in a chunk.
 #[derive(Debug, Clone)]
@@ -99,6 +99,23 @@ impl ChunkReader {
         self
     }
 
+    /// Byte offset of the end of what may be read.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Puts so many bytes from `offset` on into `buffer`, or as many as there are.
+    pub(super) fn read(&self, buffer: &mut Vec<u8>, offset: u64, most: usize) -> Result<()> {
+        let left = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        buffer.resize(left.min(most), 0);
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    /// Whether the payload of a frame is what its header says, as far as this reader looks.
+    pub(super) fn is_whole(&self, header: &FrameHeader, body: &[u8]) -> bool {
+        header.kind == FrameKind::Mark || !self.checks_payloads || crc32(body) == header.payload_crc
+    }
+
     pub(super) fn path(&self) -> &Arc<Path> {
         &self.path
     }
@@ -151,14 +168,11 @@ impl ChunkReader {
                 return Ok(CHUNK_BYTES);
             }
             let Some(body) = rest.get(FRAME_HEADER_BYTES..whole) else { return Ok(whole.max(CHUNK_BYTES)) };
-            if header.kind != FrameKind::Mark && self.checks_payloads {
-                let crc = crc32(body);
-                if crc != header.payload_crc {
-                    let expected = format!("the payload's checksum {:08x}", header.payload_crc);
-                    let found = bad(offset, expected, format!("{crc:08x}"));
-                    chunk.stop = Some(Stop::Bad(Bad { resume: Some(offset + whole as u64), ..found }));
-                    return Ok(CHUNK_BYTES);
-                }
+            if !self.is_whole(&header, body) {
+                let expected = format!("the payload's checksum {:08x}", header.payload_crc);
+                let found = bad(offset, expected, format!("{:08x}", crc32(body)));
+                chunk.stop = Some(Stop::Bad(Bad { resume: Some(offset + whole as u64), ..found }));
+                return Ok(CHUNK_BYTES);
             }
             chunk.frames.push(Frame { header, offset, payload: place + FRAME_HEADER_BYTES..place + whole });
             place += whole;
@@ -206,25 +220,28 @@ impl ChunkReader {
         let mut buffer = Vec::new();
         let mut at = from;
         while at + FRAME_HEADER_BYTES as u64 <= self.end {
-            let length = usize::try_from(self.end - at).unwrap_or(usize::MAX).min(CHUNK_BYTES);
-            buffer.resize(length, 0);
-            self.file.read_exact_at(&mut buffer, at)?;
-            let found = buffer.windows(FRAME_HEADER_BYTES).position(|bytes| self.is_frame(bytes, at_least));
-            if let Some(place) = found {
+            self.read(&mut buffer, at, CHUNK_BYTES)?;
+            if let Some((place, _)) = self.next_frame(&buffer, 0, at_least) {
                 return Ok(Some(at + place as u64));
             }
             // The windows end one byte after each other: the last header that fits starts here.
-            at += (length - FRAME_HEADER_BYTES + 1) as u64;
+            at += (buffer.len() - FRAME_HEADER_BYTES + 1) as u64;
         }
         Ok(None)
     }
 
-    fn is_frame(&self, bytes: &[u8], at_least: Lsn) -> bool {
-        let Some(bytes) = bytes.first_chunk::<FRAME_HEADER_BYTES>() else { return false };
+    /// The first header in `bytes`, from `place` on, of a frame that is not older than `at_least`.
+    pub(super) fn next_frame(&self, bytes: &[u8], place: usize, at_least: Lsn) -> Option<(usize, FrameHeader)> {
+        let mut windows = bytes.get(place..)?.windows(FRAME_HEADER_BYTES).enumerate();
+        windows.find_map(|(skipped, bytes)| Some((place + skipped, self.header(bytes, at_least)?)))
+    }
+
+    fn header(&self, bytes: &[u8], at_least: Lsn) -> Option<FrameHeader> {
+        let bytes = bytes.first_chunk::<FRAME_HEADER_BYTES>()?;
         if !FrameHeader::is_plausible(bytes) {
-            return false;
+            return None;
         }
-        FrameHeader::decode(bytes, self.salt).is_some_and(|header| match header.kind {
+        FrameHeader::decode(bytes, self.salt).filter(|header| match header.kind {
             // A mark's own LSN lies behind; that of its group is in its time.
             FrameKind::Mark => Lsn(header.time_ms) >= at_least,
             FrameKind::Record(_) | FrameKind::Seal => header.lsn >= at_least,

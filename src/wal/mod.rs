@@ -26,6 +26,7 @@
 
 mod ahead;
 mod batched;
+mod behind;
 mod chunk;
 mod cleaner;
 mod compress;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::behind::{Later, look_behind};
 use super::chunk::{Bad, Chunk, ChunkReader, Stop};
 use super::contract::Progress;
 use super::format::{
@@ -72,14 +73,6 @@ pub(super) struct Content {
     bad: Option<Bad>,
     /// What comes even later.
     later: Later,
-}
-
-/// What was found behind damage.
-#[derive(Debug, Clone, Copy, Default)]
-struct Later {
-    any: bool,
-    durable: Lsn,
-    last: Lsn,
 }
 
 impl Content {
@@ -434,7 +427,10 @@ fn scan(mut reader: ChunkReader, header: &SegmentHeader, until: Lsn) -> Result<C
                 Some(Stop::Bad(bad)) => content.bad = Some(bad),
             }
         }
-        content.look_behind(reader)?;
+        if let Some(bad) = &content.bad {
+            let from = bad.resume.unwrap_or(bad.offset + 1);
+            content.later = look_behind(&reader, from, content.seal.last.next())?;
+        }
         return Ok(content);
     }
 }
@@ -466,38 +462,5 @@ impl Content {
                 self.bad = Some(Bad { offset: frame.offset, expected, found, resume: Some(frame.end()) });
             }
         }
-    }
-
-    /// Looks for anything that is of this segment behind the damage.
-    fn look_behind(&mut self, mut reader: ChunkReader) -> Result<()> {
-        let Some(bad) = &self.bad else { return Ok(()) };
-        let missing = self.seal.last.next();
-        let mut from = bad.resume.unwrap_or(bad.offset + 1);
-        let mut chunk = Chunk::default();
-        while let Some(offset) = reader.find_frame(from, missing)? {
-            reader.seek(offset);
-            from = offset + 1;
-            loop {
-                reader.next(&mut chunk)?;
-                for frame in &chunk.frames {
-                    self.later.any = true;
-                    from = frame.end();
-                    match frame.header.kind {
-                        FrameKind::Mark => self.later.durable = self.later.durable.max(frame.header.lsn),
-                        FrameKind::Record(_) => self.later.last = self.later.last.max(frame.header.lsn),
-                        FrameKind::Seal => {
-                            if let Ok(seal) = Seal::decode(reader.path(), frame.offset, chunk.payload(frame)) {
-                                self.later.durable = self.later.durable.max(seal.durable);
-                                self.later.last = self.later.last.max(seal.last);
-                            }
-                        }
-                    }
-                }
-                if chunk.stop.is_some() {
-                    break;
-                }
-            }
-        }
-        Ok(())
     }
 }
