@@ -120,7 +120,7 @@ pub fn read(disk: Arc<dyn Disk>, dir: &Path, mode: RecoveryMode, from: Lsn) -> R
     }
     let shelf = Arc::new(Shelf::new(disk, dir.to_path_buf(), Planted::Nothing));
     fill(&shelf, &survey, mode == RecoveryMode::Salvage);
-    Ok(Box::new(Replay::new(shelf, survey.log.unwrap_or_default(), mode, from, 1)?))
+    Ok(Box::new(Replay::new(shelf, survey.log.unwrap_or_default(), mode, from, 1, || Ok(()))?))
 }
 
 /// Copies every record that can still be read into a new log in the folder `to`, which must not hold one; says what could not. The

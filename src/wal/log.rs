@@ -234,9 +234,8 @@ impl WriteAheadLog for FileLog {
 
     fn read_from(&self, lsn: Lsn) -> Result<Box<dyn Records>> {
         let inner = &self.inner;
-        inner.flush()?;
         let (mode, threads) = (inner.options.recovery, inner.options.read_threads);
-        Ok(Box::new(Replay::new(Arc::clone(&inner.shelf), inner.log, mode, lsn, threads)?))
+        Ok(Box::new(Replay::new(Arc::clone(&inner.shelf), inner.log, mode, lsn, threads, || inner.flush())?))
     }
 
     fn clean(&self, threshold_ms: u64, wait: Wait) -> Result<Cleaned> {

@@ -71,9 +71,18 @@ enum Source {
 }
 
 impl Replay {
-    /// Reads what is on the shelf now, from `from` on.
-    pub(super) fn new(shelf: Arc<Shelf>, log: LogId, mode: RecoveryMode, from: Lsn, threads: usize) -> Result<Self> {
+    /// Reads what is on the shelf now, from `from` on. `hand_over` gives what is held back to the system: after it was decided what is read,
+    /// since what is written later may be held back again.
+    pub(super) fn new(
+        shelf: Arc<Shelf>,
+        log: LogId,
+        mode: RecoveryMode,
+        from: Lsn,
+        threads: usize,
+        hand_over: impl FnOnce() -> Result<()>,
+    ) -> Result<Self> {
         let plans = plan(&shelf, from)?;
+        hand_over()?;
         let total_bytes = plans.iter().map(|plan| plan.end - plan.start.1.min(plan.end)).sum();
         let ahead = (threads > 1 && plans.len() > 1).then(|| Ahead::start(&shelf, &plans, threads)).transpose()?;
         Ok(Self {

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use alluvium::fs::{Disk, SimDisk};
-use alluvium::wal::{FileLog, LogOptions, Lsn, RecoveryMode, WriteAheadLog, inspect};
+use alluvium::wal::{
+    Durability, FileLog, LogOptions, Lsn, NewRecord, RecoveryMode, WriteAheadLog, WriteOptions, inspect,
+};
 
 use super::disk::Beside;
 use super::support::*;
@@ -163,5 +166,30 @@ fn a_segment_that_somebody_deletes_is_missed_by_whoever_reads() {
     disk.remove(&segments(&sim)[usize::try_from(handle.segment).unwrap() - 1]).unwrap();
     for error in [log.read(&handle).unwrap_err(), read_all(&log).unwrap_err()] {
         assert!(matches!(error.kind(), alluvium::ErrorKind::Missing { .. }), "{error}");
+    }
+}
+
+#[test]
+fn what_is_held_back_while_a_reading_begins_is_not_missed() {
+    for threads in [1, 2] {
+        let sim = SimDisk::new(1);
+        let disk = Beside::new(&sim);
+        let options =
+            LogOptions { gather_bytes: 1 << 16, durability: Durability::None, read_threads: threads, ..small() };
+        let (clock, ids) = (Arc::new(alluvium::SystemClock::new()), alluvium::IdSource::seeded(1));
+        let log = Arc::new(FileLog::open_on(Arc::new(disk.clone()), DIR, options, clock, ids).unwrap());
+        fill(&log, 20);
+        let (beside, mut has_written) = (Arc::downgrade(&log), false);
+        // While the reader hands over what is held back, somebody writes, and leaves that to the reader too.
+        disk.set(move || {
+            if !std::mem::replace(&mut has_written, true) {
+                let log = beside.upgrade().unwrap();
+                let at_once = WriteOptions { timeout: Some(Duration::ZERO), ..WriteOptions::default() };
+                let left = std::thread::spawn(move || log.write_with(&[NewRecord::new(b"held", 1)], &at_once));
+                left.join().unwrap().unwrap_err();
+            }
+        });
+        assert_eq!(read_all(&*log).unwrap().len(), 20);
+        assert_eq!(read_all(&*log).unwrap().len(), 21);
     }
 }
