@@ -3,12 +3,14 @@
 mod behaviours;
 mod beside;
 mod crash;
+mod crash_modes;
 mod damage;
 mod disk;
 mod failures;
 mod field;
 mod format;
 mod model;
+mod processes;
 mod support;
 #[cfg(feature = "cli")]
 mod tool;
