@@ -9,8 +9,10 @@ mod disk;
 mod failures;
 mod field;
 mod format;
+mod hostile;
 mod model;
 mod processes;
 mod support;
 #[cfg(feature = "cli")]
 mod tool;
+mod untrusted;
