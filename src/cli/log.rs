@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use clap::{Args, Subcommand};
 
@@ -13,7 +14,7 @@ use super::spelling::{escaped, harmless};
 use super::table::{Table, bytes_for_people, count};
 use crate::fs::{Disk, RealDisk};
 use crate::wal::inspect::{self, LogReport};
-use crate::wal::{FileLog, LogOptions, Lsn, RecoveryMode, Skipped, Wait, WriteAheadLog};
+use crate::wal::{FileLog, LogOptions, Lsn, RecoveryMode, RecoveryObserver, Skipped, Wait, WriteAheadLog};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum LogCommand {
@@ -88,7 +89,7 @@ impl LogCommand {
 
 pub(super) fn log(command: &LogCommand, console: &mut Console<'_>) -> Outcome<Exit> {
     match command {
-        LogCommand::Ls(folder) => show(&survey(&folder.dir)?, folder.json, console),
+        LogCommand::Ls(folder) => show(&survey(&folder.dir, console)?, folder.json, console),
         LogCommand::Verify(folder) => verify(folder, console),
         LogCommand::Read(args) => read(args, console),
         LogCommand::Salvage(args) => salvage(args, console),
@@ -97,8 +98,11 @@ pub(super) fn log(command: &LogCommand, console: &mut Console<'_>) -> Outcome<Ex
 }
 
 /// What is in the folder `dir`, at first sight; says what it is where it is no log's.
-fn survey(dir: &Path) -> Outcome<LogReport> {
-    let looked = inspect::inspect(&RealDisk::new(), dir);
+fn survey(dir: &Path, console: &mut Console<'_>) -> Outcome<LogReport> {
+    let looked = {
+        let mut progress = console.progress(format!("looking at {}", dir.display()), None);
+        inspect::inspect_with(&RealDisk::new(), dir, &mut |at| _ = progress.at(at.done_bytes))
+    };
     let report = looked.map_err(|error| place::no_directory(dir, "log", error))?;
     if report.segments.is_empty() && report.findings.is_empty() {
         return Err(Failure::NotFound(format!(
@@ -111,7 +115,8 @@ fn survey(dir: &Path) -> Outcome<LogReport> {
 
 fn verify(folder: &Folder, console: &mut Console<'_>) -> Outcome<Exit> {
     let disk = RealDisk::new();
-    let total = survey(&folder.dir)?.segments.iter().map(|segment| segment.file_bytes).sum();
+    let looked = survey(&folder.dir, console)?;
+    let total = looked.segments.iter().map(|segment| segment.file_bytes).sum();
     let report = {
         let mut progress = console.progress(format!("verifying {}", folder.dir.display()), Some(total));
         inspect::verify(&disk, &folder.dir, &mut |at| _ = progress.at(at.done_bytes))?
@@ -182,9 +187,14 @@ fn document(report: &LogReport) -> Json {
 
 fn read(args: &ReadArgs, console: &mut Console<'_>) -> Outcome<Exit> {
     let mode = if args.salvage { RecoveryMode::Salvage } else { RecoveryMode::Strict };
-    survey(&args.folder.dir)?;
+    survey(&args.folder.dir, console)?;
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
-    let mut records = inspect::read(disk, &args.folder.dir, mode, Lsn(args.from))?;
+    let dir = &args.folder.dir;
+    let mut records = {
+        // The records themselves are progress enough.
+        let mut progress = console.progress(format!("looking at {}", dir.display()), None);
+        inspect::read_with(disk, dir, mode, Lsn(args.from), &mut |at| _ = progress.at(at.done_bytes))?
+    };
     let mut left = args.limit.unwrap_or(u64::MAX);
     while left > 0
         && let Some(record) = records.next_record()?
@@ -213,7 +223,7 @@ fn told_skipped(skipped: &Skipped, console: &mut Console<'_>) -> Outcome<Exit> {
 }
 
 fn salvage(args: &SalvageArgs, console: &mut Console<'_>) -> Outcome<Exit> {
-    survey(&args.folder.dir)?;
+    survey(&args.folder.dir, console)?;
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
     let skipped = {
         let mut progress = console.progress(format!("salvaging {}", args.folder.dir.display()), None);
@@ -228,8 +238,8 @@ fn salvage(args: &SalvageArgs, console: &mut Console<'_>) -> Outcome<Exit> {
 }
 
 fn clean(args: &CleanArgs, console: &mut Console<'_>) -> Outcome<Exit> {
-    survey(&args.folder.dir)?; // an open would make a lock there
-    let log = FileLog::open(&args.folder.dir, LogOptions::default())?;
+    survey(&args.folder.dir, console)?; // an open would make a lock there
+    let log = opened(&args.folder.dir, console)?;
     let cleaned = match (args.older_than, args.below) {
         (Some(threshold_ms), _) => log.clean(threshold_ms, Wait::ForIt)?,
         (None, below) => log.clean_below(Lsn(below.unwrap_or(0)))?,
@@ -245,4 +255,27 @@ fn clean(args: &CleanArgs, console: &mut Console<'_>) -> Outcome<Exit> {
         console.note(&format!("not deleted yet: {}: {error}", file.display()))?;
     }
     Ok(if cleaned.failed.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// Opens a log in a thread of its own, and shows how far it is.
+fn opened(dir: &Path, console: &mut Console<'_>) -> Outcome<FileLog> {
+    let mut progress = console.progress(format!("opening {}", dir.display()), None);
+    let (ended, heard) = channel();
+    let told = ended.clone();
+    let recovery_observer = RecoveryObserver::new(move |at| _ = told.send(Some(at.done_bytes)));
+    let options = LogOptions { recovery_observer, ..LogOptions::default() };
+    let place = dir.to_path_buf();
+    let opening = std::thread::Builder::new().name("log-open".into()).spawn(move || {
+        let log = FileLog::open(place, options);
+        _ = ended.send(None);
+        log
+    })?;
+    // Also over where that thread is gone.
+    while let Ok(Some(done_bytes)) = heard.recv() {
+        _ = progress.at(done_bytes);
+    }
+    match opening.join() {
+        Ok(log) => Ok(log?),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
 }

@@ -97,7 +97,15 @@ pub struct Finding {
 /// # Errors
 /// `NotFound` where there is no folder; whatever the disk reports. What is wrong with the log is in the report.
 pub fn inspect(disk: &dyn Disk, dir: &Path) -> Result<LogReport> {
-    found(disk, dir, Depth::Seals, &mut |_| ()).map(|survey| report(dir, survey))
+    inspect_with(disk, dir, &mut |_| ())
+}
+
+/// As [`inspect`]; `progress` hears of every segment.
+///
+/// # Errors
+/// As [`inspect`].
+pub fn inspect_with(disk: &dyn Disk, dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<LogReport> {
+    found(disk, dir, Depth::Seals, progress).map(|survey| report(dir, survey))
 }
 
 /// As [`inspect`], but every byte is read and checked; `progress` hears of every segment.
@@ -113,7 +121,21 @@ pub fn verify(disk: &dyn Disk, dir: &Path, progress: &mut dyn FnMut(Progress)) -
 /// # Errors
 /// `NotFound` where there is no folder; `Corrupt` or `Missing` for lost records in `Strict` mode, also while reading.
 pub fn read(disk: Arc<dyn Disk>, dir: &Path, mode: RecoveryMode, from: Lsn) -> Result<Box<dyn Records>> {
-    let mut survey = found(disk.as_ref(), dir, Depth::Seals, &mut |_| ())?;
+    read_with(disk, dir, mode, from, &mut |_| ())
+}
+
+/// As [`read`]; `progress` hears of every segment that is looked at before the first record.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    mode: RecoveryMode,
+    from: Lsn,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Box<dyn Records>> {
+    let mut survey = found(disk.as_ref(), dir, Depth::Seals, progress)?;
     let loss = survey.problems.iter().position(|problem| problem.verdict.is_loss());
     if let (RecoveryMode::Strict, Some(place)) = (mode, loss) {
         return Err(survey.problems.swap_remove(place).error);

@@ -6,9 +6,13 @@ use alluvium::cli::{Console, Exit, run};
 use alluvium::wal::{FileLog, LogOptions, WriteAheadLog};
 
 fn tool(words: &[&str]) -> (Exit, String, String) {
+    tool_before(false, words)
+}
+
+fn tool_before(is_watched: bool, words: &[&str]) -> (Exit, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let words = ["alluvium", "log"].iter().chain(words).map(Into::into);
-    let exit = run(words, &mut Console { out: &mut out, err: &mut err, is_watched: false });
+    let exit = run(words, &mut Console { out: &mut out, err: &mut err, is_watched });
     (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
@@ -81,4 +85,31 @@ fn what_is_no_log_is_told_by_its_kind_and_left_alone() {
         }
     }
     assert!(std::fs::read_dir(path("empty")).unwrap().next().is_none() && !Path::new(&path("saved")).exists());
+}
+
+#[test]
+fn every_command_says_how_far_it_is_if_somebody_watches() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("log");
+    let (at, to) = (dir.to_str().unwrap(), root.path().join("saved"));
+    let log = FileLog::open(&dir, LogOptions { close_after_write: true, ..LogOptions::default() }).unwrap();
+    for time in 0..4 {
+        log.write(b"record", time).unwrap();
+    }
+    log.close().unwrap();
+    let commands: [&[&str]; 5] = [
+        &["ls", at],
+        &["read", at],
+        &["verify", at],
+        &["salvage", at, "--to", to.to_str().unwrap()],
+        &["clean", at, "--below", "2"],
+    ];
+    for words in commands {
+        let (exit, _, err) = tool_before(true, words);
+        assert!(exit == Exit::Done && err.contains(at) && err.ends_with("\r\x1b[K"), "{words:?}: {err:?}");
+    }
+    for words in &commands[..3] {
+        let (_, _, err) = tool(words);
+        assert_eq!(err, "", "{words:?}");
+    }
 }
