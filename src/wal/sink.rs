@@ -133,6 +133,8 @@ pub(super) struct Current {
     index: Vec<(Lsn, u64)>,
     /// Whether the file may be longer than what is written.
     has_room: bool,
+    /// Whether an append may have failed half-way.
+    has_part: bool,
 }
 
 impl Sink for SegmentSink {
@@ -229,6 +231,7 @@ impl SegmentSink {
             };
             self.stage.clear();
             if let Err(error) = appended {
+                current.has_part = true;
                 // Held records were acknowledged and are gone.
                 return Err(if held > 0 { Failed::for_good(error) } else { Failed::once(error) });
             }
@@ -321,7 +324,7 @@ impl SegmentSink {
             && matches!(error.kind(), ErrorKind::DiskFull { .. })
         {
             self.give_up_reserve();
-            sealed = current.append_seal_again(self.durable);
+            sealed = current.append_seal(self.durable);
         }
         current.file.sync()?; // the records are durable, and the seal
         match sealed {
@@ -338,17 +341,14 @@ impl SegmentSink {
     fn seal(&mut self) -> Attempt<()> {
         let held = !self.stage.is_empty();
         self.flush().map_err(|error| if held { Failed::for_good(error) } else { Failed::once(error) })?;
-        let Some(mut current) = self.current.take() else { return Ok(()) };
+        let Some(current) = &self.current else { return Ok(()) };
         let last = current.segment.last();
-        match current.write_seal(self.durable) {
-            Ok(()) => {
-                self.is_durable(last);
-                Ok(())
-            }
+        match self.end_current() {
+            Ok(()) => Ok(()),
             Err(error) if self.durable < last => Err(Failed::for_good(error)),
             Err(error) => {
                 // Its records are durable all the same, and the next segment will say so.
-                tracing::warn!(%error, segment = current.segment.number(), "a segment of the log could not be sealed");
+                tracing::warn!(%error, "a segment of the log could not be sealed");
                 Ok(())
             }
         }
@@ -358,22 +358,15 @@ impl SegmentSink {
     fn abandon(&mut self, is_full: bool) -> Attempt<()> {
         self.stage.clear();
         if is_full {
+            // With the reserve's room the segment can still end as it should.
             self.give_up_reserve();
+            return self.seal();
         }
         let Some(mut current) = self.current.take() else { return Ok(()) };
         let last = current.segment.last();
-        let left = if is_full {
-            // The failed append may have left a part. With the reserve's room the segment can still end as it should.
-            current.append_seal_again(self.durable).and_then(|()| current.end_with_seal())
-        } else if self.durable < last {
-            current.file.sync_data()
-        } else {
-            Ok(())
-        };
-        match left {
-            Ok(()) => self.is_durable(last),
-            Err(error) if self.durable < last => return Err(Failed::for_good(error)),
-            Err(error) => tracing::warn!(%error, "a segment of the log was left without a seal"),
+        if self.durable < last {
+            current.file.sync_data().map_err(Failed::for_good)?;
+            self.is_durable(last);
         }
         Ok(())
     }
@@ -417,7 +410,8 @@ impl SegmentSink {
         self.shelf.add(Arc::clone(&segment));
         let has_room = self.reserves_room() || header.recycled;
         let end = SEGMENT_HEADER_BYTES as u64;
-        self.current = Some(Current { segment, file, end, marked: header.durable, index: Vec::new(), has_room });
+        self.current =
+            Some(Current { segment, file, end, marked: header.durable, index: Vec::new(), has_room, has_part: false });
         Ok(())
     }
 
@@ -525,25 +519,12 @@ impl Current {
         self.end = at;
     }
 
-    fn write_seal(&mut self, durable: Lsn) -> Result<()> {
-        self.append_seal(durable)?;
-        self.end_with_seal()
-    }
-
-    fn end_with_seal(&mut self) -> Result<()> {
-        self.file.sync()?; // the records, the seal and the length are durable
-        self.segment.set_sealed();
-        Ok(())
-    }
-
-    /// As [`append_seal`](Self::append_seal), where an append has failed and may have left a part.
-    fn append_seal_again(&mut self, durable: Lsn) -> Result<()> {
-        self.file.seek_to(self.end)?;
-        self.has_room = true;
-        self.append_seal(durable)
-    }
-
+    /// Appends the seal, in place of what an append may have left that has failed before.
     fn append_seal(&mut self, durable: Lsn) -> Result<()> {
+        if std::mem::replace(&mut self.has_part, true) {
+            self.file.seek_to(self.end)?;
+            self.has_room = true;
+        }
         let mut seal = self.segment.summary(durable);
         seal.index.clone_from(&self.index);
         let payload = seal.encode();

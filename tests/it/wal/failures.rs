@@ -7,7 +7,7 @@ use std::time::Duration;
 use alluvium::ErrorKind;
 use alluvium::fs::SimDisk;
 use alluvium::fs::sim::{Operation, Persistence};
-use alluvium::wal::{FileLog, LogOptions, Lsn, NewRecord, Planted, Wait, WriteAheadLog, WriteOptions};
+use alluvium::wal::{Durability, FileLog, LogOptions, Lsn, NewRecord, Planted, Wait, WriteAheadLog, WriteOptions};
 
 use super::disk::Beside;
 use super::support::*;
@@ -204,6 +204,34 @@ fn closing_writes_the_record_of_one_who_left_if_there_is_room() {
         sim.clear_faults();
         let found = payloads(&open(&sim, &small()).unwrap());
         assert_eq!(found, if has_room { vec!["one", "left"] } else { vec!["one"] });
+    }
+}
+
+#[test]
+fn a_full_disk_stops_no_log_whose_records_wait_for_their_sync_either() {
+    let options = LogOptions { durability: Durability::None, ..small() };
+    let text = |number: usize| format!("{number} {}", "n".repeat(700));
+    for nth in 1..14 {
+        let sim = SimDisk::new(nth);
+        let log = open(&sim, &options).unwrap();
+        let mut written: Vec<String> = (0..4).map(text).collect();
+        for text in &written {
+            log.write(text.as_bytes(), 1).unwrap();
+        }
+        // Also where a segment ends, or begins.
+        sim.fail_at(nth, &[Operation::Append, Operation::Create], io::ErrorKind::StorageFull, Persistence::ForEver);
+        let error = (4..30).find_map(|number| {
+            let refused = log.write(text(number).as_bytes(), 1).err();
+            refused.is_none().then(|| written.push(text(number)));
+            refused
+        });
+        assert!(matches!(error.unwrap().kind(), ErrorKind::DiskFull { .. }), "at {nth}");
+        sim.clear_faults();
+        log.write(b"room again", 1).unwrap_or_else(|error| panic!("at {nth}: {error}"));
+        written.push("room again".into());
+        assert!(payloads(&log) == written, "at {nth}");
+        drop(log);
+        assert!(payloads(&open(&sim, &options).unwrap()) == written, "at {nth}, after opening again");
     }
 }
 
