@@ -1,5 +1,6 @@
 //! Many bytes that nobody of ours has written, through the entry function of the fuzz target.
 
+use super::support::segments;
 use super::untrusted::{feed, good};
 
 /// The generator called `SplitMix64`.
@@ -17,10 +18,33 @@ impl Dice {
         usize::try_from(self.next() % limit as u64).unwrap()
     }
 
-    /// The bytes that matter most are those of the headers.
-    fn byte(&mut self) -> u8 {
-        [0, 1, 2, 3, 4, 0x7f, 0x80, 0xff].get(self.below(16)).copied().unwrap_or_else(|| self.next().to_le_bytes()[0])
+    fn one_of<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
     }
+
+    fn byte(&mut self) -> u8 {
+        let any = self.next().to_le_bytes()[0];
+        self.one_of(&[0xff, 0xff, 0, 1, 2, 3, 4, 0x7f, 0x80, any, any, any])
+    }
+}
+
+/// Where the fields of a segment begin: those of its header, of its frames and of its seal. Most are of eight bytes.
+fn fields(segment: &[u8]) -> Vec<usize> {
+    let mut fields: Vec<usize> = (0..80).step_by(8).collect();
+    let mut at = 80;
+    while let Some(header) = segment.get(at..at + 32) {
+        fields.extend([at, at + 4, at + 8, at + 12, at + 13, at + 14, at + 16, at + 24]);
+        let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
+        match header[12] {
+            3 => at += 32,
+            4 => {
+                fields.extend((0..7).map(|field| at + 32 + 8 * field));
+                break;
+            }
+            _ => at += 32 + length,
+        }
+    }
+    fields
 }
 
 #[test]
@@ -28,22 +52,28 @@ fn mutated_and_random_segments_are_read_or_refused() {
     let seed = std::env::var("ALLUVIUM_SEED").map_or(12, |text| text.parse().unwrap());
     println!("seed {seed}");
     let (mut dice, good) = (Dice(seed), good());
+    let segment = good.read_file(segments(&good).last().unwrap()).unwrap();
+    let fields = fields(&segment);
     let whole = feed(&good, &[], &[]);
     let (mut read, mut changed) = (0, 0);
-    for _ in 0..1000 {
-        let limit = [100, 300, 2000][dice.below(3)];
-        // Single bytes, or a field of eight.
+    for _ in 0..2000 {
+        // Whole fields above all, and their single bytes.
         let mut replaced = Vec::new();
         for _ in 0..dice.below(4) {
-            let (place, run) = (dice.below(limit), [1, 1, 4, 8][dice.below(4)]);
-            replaced.extend((place..place + run).map(|place| (u16::try_from(place).unwrap(), dice.byte())));
+            let anywhere = dice.below(segment.len());
+            let field = dice.one_of(&fields);
+            let (place, run) = (dice.one_of(&[field, field, field, anywhere]), dice.one_of(&[1, 4, 8, 8]));
+            let same = (dice.below(4) > 0).then(|| dice.byte());
+            let bytes = (place..place + run).map(|place| u16::try_from(place).unwrap());
+            replaced.extend(bytes.map(|place| (place, same.unwrap_or_else(|| dice.byte()))));
         }
-        let behind: Vec<u8> = (0..[0, 0, 20, 200][dice.below(4)]).map(|_| dice.byte()).collect();
+        let length = dice.one_of(&[0, 0, 20, 200]);
+        let behind: Vec<u8> = (0..length).map(|_| dice.byte()).collect();
         let found = feed(&good, &replaced, &behind);
         read += found;
         changed += usize::from(found != whole);
     }
-    // Each makes four segments, read in three modes and salvaged.
-    println!("{read} records read; {changed} of 1000 inputs differ from the good segment");
-    assert!(read > 10_000 && changed > 300, "{read} {changed}");
+    // Each makes four segments, verified, salvaged, and read in three modes.
+    println!("{read} records read; {changed} of 2000 inputs differ from the good segment");
+    assert!(read > 20_000 && changed > 600, "{read} {changed}");
 }
