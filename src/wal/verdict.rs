@@ -13,7 +13,8 @@ pub enum Verdict {
     TornGroup,
     /// Old bytes of a file that was written over.
     StaleEnd,
-    /// Records that were never known durable are lost in front of later segments, after a failed sync.
+    /// Records that were never known durable are lost in front of later segments, after a failed sync; or there never were any, after a write
+    /// that a full disk refused.
     NeverDurable,
     /// Records that were durable are damaged.
     Damaged,
