@@ -70,7 +70,8 @@ fn commits(plan: &Plan) -> Result<Answer, Failure> {
     }
     let made = provider.versions()?;
     let made = made.iter().filter(|info| info.version > first);
-    let (count, bytes) = made.fold((0, 0), |(count, bytes), info| (count + 1, bytes + info.file_bytes));
+    let (count, bytes) =
+        made.fold((0, 0), |(count, bytes), info| (count + 1, bytes + info.file_bytes.unwrap_or_default()));
     Ok(Answer::default()
         .with("commit_nanos", commits.value_at_quantile(0.5))
         .with("delta_bytes", bytes / u64::max(count, 1)))

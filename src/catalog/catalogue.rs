@@ -122,13 +122,22 @@ impl Catalog {
     /// Whether a run of the lineage overlaps `(from, to]` in part. One more run over these versions would keep both, and all their parts, on
     /// the disk for long.
     pub(crate) fn overlaps_in_part(&self, from: Version, to: Version) -> bool {
-        let is_ragged = |run: &RunName| {
+        self.overlapping_in_part(from, to).next().is_some()
+    }
+
+    /// Where runs that overlap `(from, to]` in part begin or end within it.
+    pub(crate) fn cuts(&self, from: Version, to: Version) -> BTreeSet<Version> {
+        let edges = self.overlapping_in_part(from, to).flat_map(|run| [run.from(), run.to().version]);
+        edges.filter(|edge| from < *edge && *edge < to).collect() // a few
+    }
+
+    fn overlapping_in_part(&self, from: Version, to: Version) -> impl Iterator<Item = &RunName> {
+        self.listing.runs.iter().filter(move |run| {
             let (low, high) = (run.from(), run.to().version);
             let apart = high <= from || to <= low;
             let nested = (low <= from && to <= high) || (from <= low && high <= to);
             !apart && !nested && self.lineage.owns(run.to())
-        };
-        self.listing.runs.iter().any(is_ragged)
+        })
     }
 
     /// The runs that lead to `at`, the narrowest first.

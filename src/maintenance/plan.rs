@@ -206,7 +206,14 @@ impl Seen<'_> {
 
     /// Single deltas that only lead to the oldest retained version.
     fn collapse_settled(&self, settled: &[(RunName, u64)]) -> Option<Planned> {
-        self.collapse(settled, SETTLED_SINGLES, self.urgency())
+        self.apart(settled).into_iter().find_map(|part| self.collapse(part, SETTLED_SINGLES, self.urgency()))
+    }
+
+    /// These adjacent runs, cut where a wide run begins or ends that holds only some of them: what lies between two cuts can be collapsed.
+    fn apart<'r>(&self, runs: &'r [(RunName, u64)]) -> Vec<&'r [(RunName, u64)]> {
+        let (Some((first, _)), Some((last, _))) = (runs.first(), runs.last()) else { return Vec::new() };
+        let cuts = self.catalog.cuts(first.from(), last.to().version);
+        runs.chunk_by(|_, (next, _)| !cuts.contains(&next.from())).collect() // as many as two maintainers have made side by side
     }
 
     /// All single deltas on top, where an open would have to map very many.

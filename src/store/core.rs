@@ -573,6 +573,7 @@ mod tests {
         let found = provider.begin(Version(version)).unwrap();
         let scanned = crate::store::ReadStore::scan(&found, FamilyId::DEFAULT).unwrap().count();
         assert_eq!(scanned as u64, version);
+        provider.core().merge_base().unwrap();
         let sources = provider.core().state().layers.sources.len();
         assert!(sources < 25, "{sources} sources");
     }
