@@ -60,6 +60,20 @@ struct Holder {
     is_asked: AtomicBool,
 }
 
+/// A share in the memory of a [`Backend`](crate::Backend), for what is not a store of it: the queue of a log, say. Clones are one share.
+#[derive(Debug, Clone)]
+pub struct MemoryShare(Budget);
+
+impl MemoryShare {
+    pub(crate) fn of(budget: &Budget) -> Self {
+        Self(budget.clone())
+    }
+
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.0
+    }
+}
+
 /// Bytes taken from a [`Budget`]; dropping it gives them back.
 #[derive(Debug)]
 pub(crate) struct Lease {

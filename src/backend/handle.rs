@@ -14,7 +14,7 @@ use super::options::BackendOptions;
 use super::precedence::Precedence;
 use super::workdir::WorkDir;
 use super::worker::Worker;
-use crate::budget::{Budget, Lease, MemoryHolder, Purpose, Shortages};
+use crate::budget::{Budget, Lease, MemoryHolder, MemoryShare, Purpose, Shortages};
 use crate::clock::SystemClock;
 use crate::entry::StateStoreId;
 use crate::error::{Error, Result};
@@ -182,6 +182,12 @@ impl Backend {
             admitted,
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// A share in this backend's limit, for what is not a store of it.
+    #[must_use]
+    pub fn share_memory(&self) -> MemoryShare {
+        MemoryShare::of(&self.inner.budget)
     }
 
     /// Who holds how much memory, against the limit.

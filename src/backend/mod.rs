@@ -43,7 +43,7 @@ mod testing;
 mod workdir;
 mod worker;
 
-pub use crate::budget::{MemoryHolder, Shortages};
+pub use crate::budget::{MemoryHolder, MemoryShare, Shortages};
 pub use contract::EngineMemory;
 pub(crate) use contract::{Coverage, GenerationId, GenerationRecord, StoreNumber, VersionRecord};
 pub(crate) use generation::Generation;

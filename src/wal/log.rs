@@ -18,8 +18,8 @@ use super::record::{LogId, Lsn, NewRecord, RecordHandle};
 use super::recovery::{Recovery, recover};
 use super::replay::Replay;
 use super::segment::{Segment, Shelf};
-use super::sink::{FolderLock, Pending, Placement, SegmentSink};
-use crate::budget::{Budget, Lease, Part};
+use super::sink::{FolderLock, Pending, Placement, Room, SegmentSink};
+use crate::budget::{Budget, Lease};
 use crate::bytes::Bytes;
 use crate::checksum::crc32;
 use crate::clock::{Clock, SystemClock};
@@ -50,6 +50,8 @@ struct Inner {
     log: LogId,
     /// The queue's row of the budget; the records that wait have parts of it.
     queue: Lease,
+    /// And of the limit that it shares.
+    shared: Option<Lease>,
     clock: Arc<dyn Clock>,
     lock: FolderLock,
     recovery: Recovery,
@@ -60,12 +62,15 @@ struct Inner {
     cleaning: Mutex<()>,
 }
 
+/// The row of the queue in the table of who holds memory.
+const QUEUE: &str = "log queue";
+
 /// What a writer got.
 enum Reserved {
     /// Its records are written, without a queue.
     Written(Written<Placement>),
     /// Room for them in the queue.
-    Room(Part),
+    Room(Room),
 }
 
 impl FileLog {
@@ -136,7 +141,8 @@ impl FileLog {
             group,
             shelf,
             log,
-            queue: Budget::new(options.queue_bytes).lease(0, "log queue")?,
+            queue: Budget::new(options.queue_bytes).lease(0, QUEUE)?,
+            shared: options.memory.as_ref().map(|share| share.budget().lease(0, QUEUE)).transpose()?,
             options,
             clock,
             lock,
@@ -282,9 +288,9 @@ impl Inner {
         let deadline = self.deadline(options.timeout);
         let written = match self.write_or_reserve(&pending, need, deadline)? {
             Reserved::Written(written) => written,
-            Reserved::Room(part) => {
+            Reserved::Room(room) => {
                 let [one] = pending;
-                self.group.enqueue([one.into_owned(Some(part))], need, Some(deadline))?
+                self.group.enqueue([one.into_owned(Some(room))], need, Some(deadline))?
             }
         };
         Ok(written.placement.handle(written.before, written.first, length, crc))
@@ -304,9 +310,9 @@ impl Inner {
         let deadline = self.deadline(options.timeout);
         let written = match self.write_or_reserve(&pending, need, deadline)? {
             Reserved::Written(written) => written,
-            Reserved::Room(part) => {
-                let mut part = Some(part); // the first one holds it for all
-                let owned: Vec<_> = pending.into_iter().map(|one| one.into_owned(part.take())).collect();
+            Reserved::Room(room) => {
+                let mut room = Some(room); // the first one holds it for all
+                let owned: Vec<_> = pending.into_iter().map(|one| one.into_owned(room.take())).collect();
                 self.group.enqueue(owned, need, Some(deadline))?
             }
         };
@@ -333,6 +339,11 @@ impl Inner {
         self.clock.elapsed().saturating_add(timeout.unwrap_or(self.options.write_timeout))
     }
 
+    fn room(&self, bytes: u64) -> Result<Room> {
+        let own = self.queue.part(bytes)?;
+        Ok(Room { _own: own, _shared: self.shared.as_ref().map(|row| row.part(bytes)).transpose()? })
+    }
+
     /// Writes the records where nobody else is writing; else waits until there is memory for them in the queue.
     fn write_or_reserve(&self, pending: &[Pending<'_>], need: Need, deadline: Duration) -> Result<Reserved> {
         let bytes: u64 = pending.iter().map(Pending::frame_bytes).sum();
@@ -342,8 +353,8 @@ impl Inner {
             if let Some(written) = self.group.try_alone_before(pending, need, hurried) {
                 return written.map(Reserved::Written);
             }
-            let refused = match self.queue.part(bytes) {
-                Ok(part) => return Ok(Reserved::Room(part)),
+            let refused = match self.room(bytes) {
+                Ok(room) => return Ok(Reserved::Room(room)),
                 Err(refused) => refused,
             };
             let left = deadline.saturating_sub(self.clock.elapsed());

@@ -18,7 +18,8 @@
 //! **Durability.** As the write asks for: see [`Durability`]. What was acknowledged as durable is there after any crash, or opening and reading say
 //! which record is damaged or missing, by file and offset. Records that were not acknowledged are there whole or not at all.
 //!
-//! **Memory.** A lone writer's record is not copied, or once; what waits in the queue holds leases on a budget. Reading takes two chunks a thread,
+//! **Memory.** A lone writer's record is not copied, or once; what waits in the queue holds leases on a budget,
+//! which may be a backend's ([`LogOptions::memory`]). Reading takes two chunks a thread,
 //! or the largest record, for any number of records. An open log holds a few hundred bytes a segment.
 //!
 //! **Not here.** No replication, no transactions over several records, no changing of what was written. The format is in `docs/formats/log.md`, the

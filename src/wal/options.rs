@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::contract::Progress;
 use super::format::RecordCodec;
+use crate::budget::MemoryShare;
 use crate::error::{Error, Result};
 
 /// When a write is acknowledged.
@@ -89,6 +90,8 @@ pub struct LogOptions {
     pub longest_gather: Duration,
     /// Bytes of records that may wait to be written; a writer over it waits. 64 MiB.
     pub queue_bytes: u64,
+    /// Whose limit these bytes count against as well; nobody's unless set. See `Backend::share_memory`.
+    pub memory: Option<MemoryShare>,
     /// Bytes of unsynced records that may be kept in memory to be written in one call; 0 (the default) keeps none. A killed process loses them.
     pub gather_bytes: usize,
     /// How payloads are compressed.
@@ -119,6 +122,7 @@ impl Default for LogOptions {
             write_timeout: Duration::from_secs(30),
             longest_gather: Duration::from_millis(2),
             queue_bytes: 64 << 20,
+            memory: None,
             gather_bytes: 0,
             codec: RecordCodec::default(),
             rewrites_after_failed_sync: true,

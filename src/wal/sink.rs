@@ -37,7 +37,14 @@ pub(super) struct Pending<'a> {
     pub(super) crc: u32,
     pub(super) payload: Cow<'a, [u8]>,
     /// For the memory that the payload takes while it waits.
-    _lease: Option<Part>,
+    _room: Option<Room>,
+}
+
+/// Room in the queue: in the log's own, and in the limit that it shares with others.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) _own: Part,
+    pub(super) _shared: Option<Part>,
 }
 
 impl<'a> Pending<'a> {
@@ -48,13 +55,13 @@ impl<'a> Pending<'a> {
             None => (RecordCodec::None, Cow::Borrowed(record.payload)),
         };
         let (stream, time_ms, kind) = (record.stream, record.time_ms, record.kind);
-        Ok(Self { stream, time_ms, kind, codec, crc: crc32(&payload), payload, _lease: None })
+        Ok(Self { stream, time_ms, kind, codec, crc: crc32(&payload), payload, _room: None })
     }
 
     /// With a copy of the payload, and what its memory was taken from.
-    pub(super) fn into_owned(self, lease: Option<Part>) -> Pending<'static> {
-        let Self { stream, time_ms, kind, codec, crc, payload, _lease: _ } = self;
-        Pending { stream, time_ms, kind, codec, crc, payload: Cow::Owned(payload.into_owned()), _lease: lease }
+    pub(super) fn into_owned(self, room: Option<Room>) -> Pending<'static> {
+        let Self { stream, time_ms, kind, codec, crc, payload, _room: _ } = self;
+        Pending { stream, time_ms, kind, codec, crc, payload: Cow::Owned(payload.into_owned()), _room: room }
     }
 
     pub(super) fn frame_bytes(&self) -> u64 {

@@ -4,10 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use alluvium::ErrorKind;
 use alluvium::fs::SimDisk;
 use alluvium::fs::sim::{Operation, Persistence};
 use alluvium::wal::{Durability, FileLog, LogOptions, Lsn, NewRecord, Planted, Wait, WriteAheadLog, WriteOptions};
+use alluvium::{Backend, ErrorKind};
 
 use super::disk::Beside;
 use super::support::*;
@@ -281,6 +281,35 @@ fn a_clock_that_runs_backwards_changes_no_order() {
     assert_eq!(payloads(&log)[0], "1");
     log.clean(99_000, Wait::ForIt).unwrap();
     assert_eq!(payloads(&log)[0], "1");
+}
+
+#[test]
+fn the_queue_counts_against_the_memory_of_the_backend_that_it_shares() {
+    let backend = Backend::in_memory().unwrap();
+    let disk = Beside::new(&SimDisk::new(1));
+    let clock = Arc::new(alluvium::SystemClock::new());
+    let ids = alluvium::IdSource::seeded(1);
+    let options = LogOptions { memory: Some(backend.share_memory()), segment_bytes: 1 << 20, ..LogOptions::default() };
+    let log = Arc::new(FileLog::open_on(Arc::new(disk.clone()), DIR, options, clock, ids).unwrap());
+    log.write(b"one", 1).unwrap();
+    let held = |backend: &Backend| {
+        let of_queue = backend.memory().holders.into_iter().filter(|holder| holder.kind == "log queue");
+        of_queue.map(|holder| holder.bytes).sum::<u64>()
+    };
+    let (beside, seen, mut has_left) = (Arc::downgrade(&log), backend.clone(), false);
+    disk.set(move || {
+        if !std::mem::replace(&mut has_left, true) {
+            // Another writer comes while this one is writing, and does not wait for its turn.
+            let log = beside.upgrade().unwrap();
+            let at_once = WriteOptions { timeout: Some(Duration::ZERO), ..WriteOptions::default() };
+            let left = std::thread::spawn(move || log.write_with(&[NewRecord::new(&vec![7; 64 << 10], 3)], &at_once));
+            left.join().unwrap().unwrap_err();
+            assert!((64 << 10..66 << 10).contains(&held(&seen)), "{}", held(&seen));
+        }
+    });
+    log.write(b"two", 2).unwrap();
+    log.sync().unwrap();
+    assert_eq!((read_all(&*log).unwrap().len(), held(&backend)), (3, 0));
 }
 
 #[test]
