@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::chain::{self, Chain, Steps};
-use super::lineage::{self, Lineage};
+use super::lineage::{self, End, Lineage};
 use super::listing::Listing;
 use super::name::RunName;
 use crate::error::{Error, ErrorKind, Result};
@@ -32,6 +32,11 @@ impl Catalog {
         let mut listing = self.listing.clone();
         listing.horizons.extend(horizon);
         Self::new(listing)
+    }
+
+    /// Whether a damaged fork hides what the lineage goes through below it.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        matches!(self.lineage.end(), End::Damaged(..))
     }
 
     /// The listing.

@@ -91,6 +91,8 @@ pub(crate) enum Reason {
     Retired,
     /// A wider run does its work, and the single deltas are still there.
     Subsumed,
+    /// A later announcement says as much.
+    Outdone,
     /// Its writer has been overtaken before it published.
     Stale,
     /// Its writer has ended before it published.
@@ -103,6 +105,7 @@ impl fmt::Display for Reason {
             Self::Abandoned => "the head does not build on it, and no claim does",
             Self::Retired => "only versions that were given up need it",
             Self::Subsumed => "a wider run does its work",
+            Self::Outdone => "a later announcement says as much",
             Self::Stale => "its writer was overtaken before it was published",
             Self::Unfinished => "its writer ended before it was published",
         })
@@ -150,15 +153,19 @@ impl Catalog {
         let (ours, others): (Vec<_>, Vec<_>) = points.into_iter().partition(|point| self.lineage().owns(*point));
         let main = Layout::of(self, self.lineage(), ours.iter().map(|id| id.version), &sparing.doubtful);
         kept.keep(self, self.lineage(), &main, Some(sparing.changes));
+        let mut abandoned = Vec::new(); // a few claims
         for point in others {
             let lineage = Lineage::of(point, &self.listing().forks);
             let layout = Layout::of(self, &lineage, std::iter::once(point.version), &sparing.doubtful);
             kept.keep(self, &lineage, &layout, None);
+            abandoned.push(layout);
         }
         kept.keep_unproven(self);
         let delete = doomed(self, &kept, &main);
-        let gone = delete.iter().filter_map(|deletion| deletion.file.run());
-        let relied_on = gone.filter_map(|run| main.stand_in(&run)).filter(|wide| kept.runs.contains(wide)).collect();
+        let gone: Vec<RunName> = delete.iter().filter_map(|deletion| deletion.file.run()).collect(); // at most the listing
+        let layouts = std::iter::once(&main).chain(&abandoned);
+        let stand_ins = layouts.flat_map(|layout| gone.iter().filter_map(|run| layout.stand_in(run)));
+        let relied_on = stand_ins.filter(|wide| kept.runs.contains(wide)).collect();
         Ok(Retirement { runs: kept.runs, forks: kept.forks, delete, relied_on })
     }
 
@@ -319,7 +326,7 @@ fn doomed(catalog: &Catalog, kept: &Kept, main: &Layout) -> Vec<Deletion> {
         published(FileName::Fork(*epoch), if below { Reason::Retired } else { Reason::Abandoned })
     });
     let horizons = listing.horizons.iter().filter(|version| **version < catalog.horizon());
-    let horizons = horizons.map(|version| published(FileName::Horizon(*version), Reason::Subsumed));
+    let horizons = horizons.map(|version| published(FileName::Horizon(*version), Reason::Outdone));
     let stale = listing.temporaries.iter().filter(|temporary| temporary.epoch < catalog.highest_epoch());
     let stale = stale.map(|temporary| Deletion { file: Doomed::Temporary(*temporary), reason: Reason::Stale });
     runs.chain(forks).chain(horizons).chain(stale).collect() // at most the listing

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{DirEntry, PublishError, ReadFile, WriteFile};
+use crate::fs::{DirEntry, DiskLock, PublishError, ReadFile, WriteFile};
 
 /// The longest path within a checkpoint, in bytes.
 pub const MAX_PATH_BYTES: usize = 1024;
@@ -61,6 +61,25 @@ pub trait Checkpoint: Send + Sync + Debug + 'static {
     fn is_abandoned(&self, path: &str) -> Result<bool> {
         let _ = path;
         Ok(false)
+    }
+
+    /// Whether somebody is known to be writing the temporary file at `path`.
+    ///
+    /// # Errors
+    /// What the medium reports, besides absence.
+    fn is_held(&self, path: &str) -> Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
+
+    /// Holds a published file against everybody else who asks, until the lock is dropped or the process ends; `None` where somebody else holds
+    /// it. Only repairs ask. Where that cannot be done, everybody gets a lock.
+    ///
+    /// # Errors
+    /// `NotFound` where there is no file; what the medium reports.
+    fn hold(&self, path: &str) -> Result<Option<DiskLock>> {
+        let _ = path;
+        Ok(Some(DiskLock::none()))
     }
 
     /// Deletes the temporary file at `path` if its writer is gone, and says whether it was. A writer that is at work keeps its file.

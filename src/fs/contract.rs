@@ -37,6 +37,25 @@ pub trait Disk: Send + Sync + Debug + 'static {
         Ok(false)
     }
 
+    /// Whether somebody is known to hold the file with [`create_held`](Self::create_held) or [`hold`](Self::hold).
+    ///
+    /// # Errors
+    /// Whatever the operating system reports, besides absence.
+    fn is_held(&self, path: &Path) -> Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
+
+    /// Holds a file that is there against everybody else on this machine who asks, until the lock is dropped or the process ends; `None` where
+    /// somebody else holds it. Without locks everybody gets one.
+    ///
+    /// # Errors
+    /// `NotFound` where there is no file; whatever the operating system reports.
+    fn hold(&self, path: &Path) -> Result<Option<DiskLock>> {
+        let _ = path;
+        Ok(Some(DiskLock::none()))
+    }
+
     /// Removes a file if it is abandoned; says whether it was. Nobody can take it up again in between.
     ///
     /// # Errors
@@ -128,11 +147,22 @@ pub struct DiskLock {
 }
 
 impl DiskLock {
+    /// What a file system without locks gives to everybody.
+    pub(crate) fn none() -> Self {
+        Self::new(Unlocked)
+    }
+
     /// Wraps what gives the lock back when it is dropped.
     pub(super) fn new(held: impl LockHeld) -> Self {
         Self { _held: Box::new(held) }
     }
 }
+
+/// The lock that is none.
+#[derive(Debug)]
+struct Unlocked;
+
+impl LockHeld for Unlocked {}
 
 /// Whatever gives a lock back when it is dropped.
 pub(super) trait LockHeld: Send + Sync + Debug + 'static {}

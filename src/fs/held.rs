@@ -10,6 +10,7 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, lstat};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::contract::LockHeld;
 use crate::error::{Error, Result};
 
 /// Locks a file that was just made; `false` where a clean-up has removed it already. Where the file system has no locks, nobody removes it.
@@ -22,20 +23,45 @@ pub(super) fn hold(path: &Path, file: &File) -> Result<bool> {
     Ok(stat.st_nlink > 0)
 }
 
-/// The file at `path`, locked, if nobody is writing it; `None` where somebody is, where none is there, and where it cannot be known.
-pub(super) fn abandoned(path: &Path) -> Result<Option<File>> {
+/// What a look at a file shows.
+pub(super) enum Look {
+    /// There is none, or another one has the name by now.
+    Absent,
+    /// Somebody holds it.
+    Busy,
+    /// Nobody did, and now it is locked.
+    Locked(Held),
+    /// It cannot be known.
+    NoLocks,
+}
+
+/// A locked file; dropping it, or dying, gives the lock back.
+#[derive(Debug)]
+pub(super) struct Held {
+    _file: File,
+}
+
+impl LockHeld for Held {}
+
+/// Locks the file at `path`, if nobody holds it.
+pub(super) fn look(path: &Path) -> Result<Look> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty())) {
         Ok(file) => File::from(file),
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(None),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(Look::Absent),
         Err(errno) => return Err(Error::io(path, "open the file", errno.into())),
     };
     let metadata = file.metadata().map_err(|error| Error::io(path, "look at the file", error))?;
-    let is_free = || retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)).is_ok();
-    if !metadata.is_file() || !is_free() {
-        return Ok(None);
+    if !metadata.is_file() {
+        return Ok(Look::Absent);
+    }
+    match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(Look::Busy),
+        Err(_) => return Ok(Look::NoLocks),
     }
     // It may have been given its name meanwhile, and another file may have this one. As long as it has it, nobody can make another here.
-    let there = lstat(path).ok().filter(|there| (there.st_dev, there.st_ino) == (metadata.dev(), metadata.ino()));
-    Ok(there.map(|_| file))
+    let there = lstat(path).ok().map(|there| (there.st_dev, there.st_ino));
+    let is_there = there == Some((metadata.dev(), metadata.ino()));
+    Ok(if is_there { Look::Locked(Held { _file: file }) } else { Look::Absent })
 }

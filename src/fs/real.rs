@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FallocateFlags, FileType, Mode, OFlags, Rena
 use rustix::io::{Errno, retry_on_intr};
 
 use super::contract::{Access, DirEntry, Disk, DiskLock, FileKind, ReadFile, Stat, WriteFile};
+use super::held::Look;
 use super::lock::FileLock;
 use super::{exact, held, map};
 use crate::bytes::Bytes;
@@ -45,11 +46,24 @@ impl Disk for RealDisk {
     }
 
     fn is_abandoned(&self, path: &Path) -> Result<bool> {
-        held::abandoned(path).map(|file| file.is_some())
+        held::look(path).map(|look| matches!(look, Look::Locked(_)))
+    }
+
+    fn is_held(&self, path: &Path) -> Result<bool> {
+        held::look(path).map(|look| matches!(look, Look::Busy))
+    }
+
+    fn hold(&self, path: &Path) -> Result<Option<DiskLock>> {
+        match held::look(path)? {
+            Look::Locked(held) => Ok(Some(DiskLock::new(held))),
+            Look::Busy => Ok(None),
+            Look::NoLocks => Ok(Some(DiskLock::none())),
+            Look::Absent => Err(Error::io(path, "hold the file", io::ErrorKind::NotFound.into())),
+        }
     }
 
     fn remove_abandoned(&self, path: &Path) -> Result<bool> {
-        let Some(_kept) = held::abandoned(path)? else { return Ok(false) };
+        let Look::Locked(_kept) = held::look(path)? else { return Ok(false) };
         match self.remove(path) {
             Err(error) if error.is_not_found() => Ok(false), // it was given its name just now
             removed => removed.map(|()| true),

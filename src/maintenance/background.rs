@@ -26,6 +26,8 @@ const LOOK_COMMITS: u64 = 16;
 /// Merges of the base do not wait for a long snapshot to end.
 const MERGE_BYTES: u64 = 64 << 20;
 const MANY_SOURCES: usize = 32;
+/// What reads and writes no more than this may be done while somebody waits.
+const SHORT_BYTES: u64 = 64 << 20;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
@@ -51,12 +53,21 @@ struct State {
     files: u64,
     /// By kind of task: how often in a row it has failed, and when it may be tried again.
     pauses: BTreeMap<&'static str, (u32, Duration)>,
+    /// How often a task has met damage.
+    damage_met: u64,
     /// When the last scrub was, or the opening.
     scrubbed_at: Duration,
     /// The damage that was met when the last scrub began.
     known: Damage,
     /// And that was met when the one began that has not ended.
     looked_after: Damage,
+}
+
+/// In whose time work is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Background,
+    Opening,
 }
 
 /// What loads and reads have met.
@@ -67,8 +78,8 @@ struct Damage {
 }
 
 impl Damage {
-    fn of(core: &Core) -> Self {
-        let met = core.readers.damage().saturating_add(core.directory.damage_found());
+    fn of(core: &Core, by_tasks: u64) -> Self {
+        let met = core.readers.damage().saturating_add(core.directory.damage_found()).saturating_add(by_tasks);
         Self { met, passed_over: core.passed_over() }
     }
 
@@ -142,7 +153,7 @@ impl Background {
                 me.is_queued.store(false, Ordering::Release);
                 if !*has_ended
                     && let Some(core) = weak.upgrade()
-                    && let Some(left) = me.turn(&core)
+                    && let Some(left) = me.turn(&core, Turn::Background)
                 {
                     me.ask(&core, left);
                 }
@@ -153,19 +164,24 @@ impl Background {
     /// Does now, in the caller's thread, what is due.
     pub(super) fn catch_up(&self, core: &Core) {
         let _turn = core.upkeep_ended.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.turn(core).is_some() {}
+        while self.turn(core, Turn::Opening).is_some() {}
     }
 
     /// Does the most urgent thing of which something comes; says how urgent the next one is, if there is one.
-    fn turn(&self, core: &Core) -> Option<Urgency> {
+    fn turn(&self, core: &Core, turn: Turn) -> Option<Urgency> {
         self.attempt("the base", || core.merge_base()); // the plan sees to what an open replays
         let mut idle = Vec::new(); // a task of each kind at most
-        while let Some(Planned { task, .. }) = self.look(core, &idle) {
+        while let Some(Planned { task, .. }) = self.look(core, &idle, turn) {
             let observe = |bytes: u64| self.while_writing(core, bytes);
-            let pacer = Pacer::new(self.options.pace, &*self.clock, &observe);
-            // After a failure the next commit asks again.
+            // What is only read does not wait, nor does somebody who opens.
+            let pace = self.options.pace.filter(|_| task != Task::Retire && turn == Turn::Background);
+            let pacer = Pacer::new(pace, &*self.clock, &observe);
             let done = self.attempt(kind(&task), || act(core, &self.options, &task, &|bytes| pacer.observe(bytes)));
-            let done = done?;
+            let Some(done) = done else {
+                // The others do not wait for what fails. It is tried again when a commit asks, after its pause.
+                idle.push(task);
+                continue;
+            };
             self.state().told.tasks_done += 1;
             if let Done::Repaired(repaired) = &done {
                 self.rest_after_scrub();
@@ -176,7 +192,7 @@ impl Background {
             let is_idle =
                 matches!(&done, Done::Nothing) || matches!(&done, Done::Retired(gone) if gone.deleted.is_empty());
             if !is_idle {
-                return self.look(core, &[]).map(|left| left.urgency);
+                return self.look(core, &[], turn).map(|left| left.urgency);
             }
             idle.push(task); // the plan would be the same again
         }
@@ -184,7 +200,7 @@ impl Background {
     }
 
     /// The most urgent task that is worth a turn, without those that turned out to be `idle`.
-    fn look(&self, core: &Core, idle: &[Task]) -> Option<Planned> {
+    fn look(&self, core: &Core, idle: &[Task], turn: Turn) -> Option<Planned> {
         let lengths = |run: &RunName| core.directory.length(run);
         // Before the listing: what is folded meanwhile lies above it.
         let options = MaintenanceOptions { collapse_up_to: core.folded_to(), ..self.options.clone() };
@@ -199,15 +215,17 @@ impl Background {
         state.told.base_runs = plan.open.base_runs as u64;
         state.told.base_bytes = plan.open.base_bytes;
         state.told.is_behind = plan.tasks.iter().any(|planned| planned.urgency == Urgency::Urgent);
-        let damage = Damage::of(core);
+        let damage = Damage::of(core, state.damage_met);
         let is_damaged = damage.exceeds(&state.known);
         let is_time = self.options.scrub_every.is_some_and(|every| now.saturating_sub(state.scrubbed_at) >= every);
         let repair = |urgency| Planned { task: Task::Repair, urgency, bytes: 0, files: 0 };
-        let mended = is_damaged.then(|| repair(Urgency::Urgent));
-        let scrubbed = is_time.then(|| repair(Urgency::Spare));
+        let mended = (is_damaged && turn == Turn::Background).then(|| repair(Urgency::Urgent));
+        let scrubbed = (is_time && turn == Turn::Background).then(|| repair(Urgency::Spare));
         let worth = plan.tasks.into_iter().filter(|planned| planned.urgency >= Urgency::Due);
         let rests = |task: &Task| state.pauses.get(kind(task)).is_some_and(|(_, until)| *until > now);
-        let is_wanted = |planned: &Planned| !rests(&planned.task) && !idle.contains(&planned.task);
+        // An opening does not wait for what takes the time of a large state.
+        let is_short = |planned: &Planned| turn == Turn::Background || planned.bytes <= SHORT_BYTES;
+        let is_wanted = |planned: &Planned| !rests(&planned.task) && !idle.contains(&planned.task) && is_short(planned);
         let next = mended.into_iter().chain(worth).chain(scrubbed).find(is_wanted);
         if next.is_some_and(|next| next.task == Task::Repair) {
             state.looked_after = damage;
@@ -255,6 +273,7 @@ impl Background {
                 let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(16)).min(LONGEST_PAUSE);
                 state.pauses.insert(kind, (failures.saturating_add(1), now.saturating_add(pause)));
                 state.told.tasks_failed += 1;
+                state.damage_met += u64::from(error.is_corrupt() || error.is_unreadable());
                 state.told.last_error = Some(format!("{kind}: {error}"));
                 drop(state);
                 tracing::warn!(kind, %error, ?pause, "maintenance failed; it is tried again after a pause");

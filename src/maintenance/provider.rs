@@ -130,8 +130,7 @@ pub(super) fn act(core: &Core, options: &MaintenanceOptions, task: &Task, observ
 
 fn repair_and_adopt(core: &Core, observe: Observer<'_>) -> Result<Repaired> {
     let repaired = repair(&core.directory, observe)?;
-    if !repaired.remade.is_empty() {
-        core.adopt_remade()?;
-    }
+    // Also where there was nothing to do: another process may have repaired what is damaged only in what is held open here.
+    core.adopt_remade()?;
     Ok(repaired)
 }

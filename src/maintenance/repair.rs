@@ -139,11 +139,7 @@ fn remake(
     };
     let Some(mut made) = made else { return Ok(false) };
     made.sync()?; // durable, though not to be seen: from here on the damaged one is not needed
-    // Where somebody else has made it anew meanwhile, other files may have gone for the sake of that.
-    if directory.run_id(name) == run.id {
-        directory.take_away(name)?;
-        made.publish()?;
-    }
+    directory.replace_damaged(name, run.id, made)?;
     damaged.remove(name);
     Ok(true)
 }

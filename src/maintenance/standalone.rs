@@ -174,15 +174,27 @@ pub(super) fn until_nothing_is_left(
     run: impl Fn(&Task) -> Result<Done>,
 ) -> Result<Vec<Done>> {
     let mut done = Vec::new(); // each task makes fewer files of many
-    let mut idle = Vec::new(); // what turned out to be done already
+    let mut idle = Vec::new(); // what turned out to be done already, or cannot be
+    let mut failure = None;
+    let mut is_repaired = false;
     loop {
         let tasks = plan()?.tasks;
         let next = tasks.iter().find(|planned| planned.urgency >= urgency && !idle.contains(&planned.task));
-        let Some(next) = next else { return Ok(done) };
-        match run(&next.task)? {
-            Done::Nothing => idle.push(next.task),
-            Done::Retired(retired) if retired.deleted.is_empty() => idle.push(next.task),
-            something => done.push(something),
+        let Some(next) = next else { return failure.map_or(Ok(done), Err) };
+        match run(&next.task) {
+            Ok(Done::Nothing) => idle.push(next.task),
+            Ok(Done::Retired(retired)) if retired.deleted.is_empty() => idle.push(next.task),
+            Ok(something) => done.push(something),
+            // What can be mended is, once; what still fails then does not keep the rest from being done.
+            Err(error) if is_about_the_file(&error) && !is_repaired => {
+                is_repaired = true;
+                done.push(run(&Task::Repair)?);
+            }
+            Err(error) if is_about_the_file(&error) => {
+                idle.push(next.task);
+                failure = Some(error);
+            }
+            Err(error) => return Err(error),
         }
     }
 }

@@ -10,6 +10,7 @@ use super::opening::OpenChain;
 use super::options::Planted;
 use super::options::StoreOptions;
 use super::proven::Proven;
+use super::rewrite::Prepared;
 use super::unpublished::Unpublished;
 use crate::backend::Precedence;
 use crate::catalog::{
@@ -292,17 +293,18 @@ impl StoreDirectory {
 
     /// Whether a file is a temporary that nobody is writing any more.
     pub(crate) fn is_abandoned(&self, file: &Doomed) -> Result<bool> {
-        Ok(!self.is_being_written(file) && self.checkpoint.is_abandoned(&self.file(file))?)
+        Ok(!self.is_being_written(file)? && self.checkpoint.is_abandoned(&self.file(file))?)
     }
 
     /// Deletes a temporary that nobody is writing any more; says whether it was one.
     pub(crate) fn delete_abandoned(&self, file: &Doomed) -> Result<bool> {
-        Ok(!self.is_being_written(file) && self.checkpoint.delete_abandoned(&self.file(file))?)
+        Ok(!self.is_being_written(file)? && self.checkpoint.delete_abandoned(&self.file(file))?)
     }
 
-    /// Whether a file is a temporary that is being written here right now.
-    pub(crate) fn is_being_written(&self, file: &Doomed) -> bool {
-        matches!(file, Doomed::Temporary(temporary) if self.unpublished.has(temporary))
+    /// Whether a file is a temporary that is being written right now, here or in another process of this machine.
+    pub(crate) fn is_being_written(&self, file: &Doomed) -> Result<bool> {
+        let Doomed::Temporary(temporary) = file else { return Ok(false) };
+        Ok(self.unpublished.has(temporary) || self.checkpoint.is_held(&self.file(file))?)
     }
 
     /// Starts a run that is made of others. Its temporary goes by the highest epoch that was seen, not by that of the version it
@@ -317,16 +319,27 @@ impl StoreDirectory {
         self.checkpoint.sync(&self.path)
     }
 
-    /// Takes a damaged run away, for good, so that it can be made anew; whoever holds it open goes on with what it holds.
-    pub(crate) fn take_away(&self, name: &RunName) -> Result<()> {
+    /// Puts `made` in the place of the damaged run `id`; whoever holds that open goes on with what it holds.
+    ///
+    /// Under a lock on the damaged file, since somebody else may be about to do the same: what they have made may be what other
+    /// files were let go for by now, and is left alone.
+    pub(crate) fn replace_damaged(&self, name: &RunName, id: Option<RunId>, made: Prepared) -> Result<()> {
         self.sync()?; // what it was made anew from may be visible only
+        let path = self.file(name);
+        let _lock = match self.checkpoint.hold(&path) {
+            Ok(Some(lock)) if self.run_id(name) == id => Some(lock),
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_not_found() => None, // somebody has died half-way
+            Err(error) => return Err(error),
+        };
         self.lock_runs().remove(name);
-        match self.checkpoint.delete(&self.file(name)) {
+        match self.checkpoint.delete(&path) {
             Err(error) if error.is_not_found() => {}
             outcome => outcome?,
         }
         // Durably, or the new file would be published under a name that a crash brings back.
-        self.sync()
+        self.sync()?;
+        made.publish().map(drop)
     }
 
     /// Starts a new run under a temporary name.
@@ -380,12 +393,17 @@ impl StoreDirectory {
         }
     }
 
-    /// Removes what writers of lower epochs left half-written. They are fenced, so nothing of theirs can count any more.
-    /// Only to save space: a failure is nobody's problem.
+    /// Removes what writers of lower epochs left half-written. They are fenced, so nothing of theirs can count any more. What is being
+    /// written stays: it may be a repair's. Only to save space: a failure is nobody's problem.
     fn sweep_temporaries(&self, epoch: Epoch, catalog: &Catalog) {
         let stale = catalog.listing().temporaries.iter().filter(|temporary| temporary.epoch < epoch);
-        for temporary in stale.filter(|temporary| !self.unpublished.has(temporary)) {
-            if let Err(error) = self.checkpoint.delete(&self.file(temporary)) {
+        for temporary in stale.map(|temporary| Doomed::Temporary(*temporary)) {
+            let swept = match self.is_being_written(&temporary) {
+                Ok(true) => Ok(()),
+                Ok(false) => self.delete(&temporary),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = swept {
                 tracing::debug!(file = %temporary, %error, "a stale temporary stays");
             }
         }

@@ -37,6 +37,11 @@ impl OpenChain {
         self.singles.last().or(self.base.last()).map(|run| run.header().uid)
     }
 
+    /// Their names, oldest first.
+    pub(super) fn names(&self) -> impl Iterator<Item = RunName> {
+        self.base.iter().chain(&self.singles).filter_map(|run| name_of(run.header()).ok()) // they were found by their names
+    }
+
     /// All runs, newest first.
     pub(crate) fn newest_first(&self) -> Vec<Arc<Run>> {
         self.base.iter().chain(&self.singles).rev().cloned().collect()
@@ -139,6 +144,7 @@ impl StoreDirectory {
         observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Arc<Run>> {
         let run = self.of_this_store(catalog, name, self.open_anew(name, Access::Positioned)?)?;
+        self.forget_other(name, run.header().id);
         let read = run.verify(observe);
         let finding = match &read {
             Ok(()) => Some(Finding::Whole),
@@ -155,13 +161,24 @@ impl StoreDirectory {
         name: &RunName,
         observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<()> {
-        let known = self.open_run_of(catalog, name)?;
-        match self.proven.find(name, known.header().id) {
+        // Not one that is held open: somebody else may have made it anew since.
+        let run = self.of_this_store(catalog, name, self.open_anew(name, Access::Positioned)?)?;
+        self.forget_other(name, run.header().id);
+        match self.proven.find(name, run.header().id) {
             Some(Finding::Whole) => Ok(()),
             Some(Finding::Damaged) => {
                 Err(Error::corrupt(self.display_path(name), 0, "a whole run", "damage, when it was read before"))
             }
             None => self.verify_run(catalog, name, observe).map(drop),
+        }
+    }
+
+    /// Where another run is open under this name, made anew since by somebody else, the next opening opens this one.
+    fn forget_other(&self, name: &RunName, id: RunId) {
+        let mut runs = self.lock_runs();
+        let is_other = runs.get(name).and_then(Weak::upgrade).is_some_and(|open| open.header().id != id);
+        if is_other {
+            runs.remove(name);
         }
     }
 

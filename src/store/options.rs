@@ -229,7 +229,8 @@ impl StoreOptions {
         self
     }
 
-    /// The most bytes a second that the background writes to collapse and to take snapshots; unless set, as fast as it can.
+    /// The most bytes a second that the background writes to collapse and to take snapshots; unless set, as fast as it can. The stores of a
+    /// backend share the thread that does it: while it waits for one, the others wait too.
     #[must_use]
     pub fn upkeep_pace(mut self, bytes_per_second: NonZeroU64) -> Self {
         self.pace = Some(bytes_per_second);

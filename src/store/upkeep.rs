@@ -59,7 +59,8 @@ pub(crate) fn readable_and_lost(
     catalog: &Catalog,
     damaged: &BTreeSet<RunName>,
 ) -> (Vec<VersionSpan>, Vec<VersionSpan>) {
-    let known = catalog.listing().runs.iter().filter(|run| catalog.lineage().owns(run.to()));
+    // Where a damaged fork hides what lies below it, whatever is there may have been of the lineage.
+    let known = catalog.listing().runs.iter().filter(|run| catalog.is_cut_short() || catalog.lineage().owns(run.to()));
     let first = known.map(|run| run.to().version).filter(|version| *version >= catalog.horizon()).min();
     let head = catalog.head().version;
     let mut next = first.unwrap_or(head).max(Version(1));
@@ -217,8 +218,10 @@ fn retire_once(directory: &StoreDirectory, retained: Retained, observe: Observer
         directory.sync()?;
     }
     let mut retired = Retired { oldest: oldest(&catalog), deleted: Vec::new() };
-    let doomed = plan.into_iter().filter(|deletion| !directory.is_being_written(&deletion.file));
-    for deletion in doomed {
+    for deletion in plan {
+        if directory.is_being_written(&deletion.file)? {
+            continue;
+        }
         match directory.delete(&deletion.file) {
             Err(error) if error.is_not_found() => {}
             outcome => outcome?,
@@ -233,8 +236,8 @@ fn retire_once(directory: &StoreDirectory, retained: Retained, observe: Observer
     Ok(retired)
 }
 
-/// What is announced is given up for good: before that, the newest version and the one at the horizon have to be there, so that damage does not
-/// cost the versions from which it might be mended.
+/// What is announced is given up for good. Before that, what leads from the versions that are given up to the one at the horizon and to
+/// the newest is read from end to end: or damage in there would cost the versions below it as well, which are all that can be read.
 fn check_what_stays(
     directory: &StoreDirectory,
     seen: &Catalog,
@@ -244,10 +247,47 @@ fn check_what_stays(
 ) -> Result<()> {
     let after = seen.giving_up(Some(horizon));
     checked_plan(directory, &after, retained, BTreeSet::new(), observe)?;
-    [Some(after.head()), after.at(horizon)]
+    let given_up = oldest(seen);
+    let mut damaged = BTreeSet::new();
+    [after.at(horizon), Some(after.head())]
         .into_iter()
         .flatten()
-        .try_for_each(|kept| directory.open_chain(&after, kept).map(|_| ()))
+        .try_for_each(|kept| prove_chain(directory, &after, kept, given_up, &mut damaged, observe))
+}
+
+/// Makes sure that `at` can be made from runs that are whole, as far as they reach above the version `from`.
+fn prove_chain(
+    directory: &StoreDirectory,
+    catalog: &Catalog,
+    at: VersionId,
+    from: Version,
+    damaged: &mut BTreeSet<RunName>,
+    observe: Observer<'_>,
+) -> Result<()> {
+    let mut damage = None;
+    loop {
+        let chain = match directory.open_chain_without(catalog, at, damaged) {
+            Ok(chain) => chain,
+            // The damage is the reason, not the gap that going round it has left.
+            Err(gap) => return Err(damage.unwrap_or(gap)),
+        };
+        let before = damaged.len();
+        for name in chain.names().filter(|name| name.to().version > from) {
+            match directory.prove_run(catalog, &name, &mut |bytes| observe(bytes)) {
+                Err(error) if is_about_the_file(&error) => {
+                    damaged.insert(name);
+                    damage = Some(
+                        error.context("no version is given up, since what would be left of the others cannot be read"),
+                    );
+                    break;
+                }
+                outcome => outcome?,
+            }
+        }
+        if damaged.len() == before {
+            return Ok(());
+        }
+    }
 }
 
 impl Core {
@@ -269,12 +309,20 @@ impl Core {
 /// As [`retire`].
 pub(crate) fn retirable(directory: &StoreDirectory, retained: Retained, observe: Observer<'_>) -> Result<Retired> {
     let (catalog, plan) = directory.at_a_listing(|before| {
-        let catalog = before.giving_up(before.next_horizon(retained.versions));
+        let horizon = before.next_horizon(retained.versions);
+        if let Some(horizon) = horizon {
+            check_what_stays(directory, before, horizon, retained, observe)?;
+        }
+        let catalog = before.giving_up(horizon);
         let plan = checked_plan(directory, &catalog, retained, BTreeSet::new(), observe)?;
         Ok((catalog, plan))
     })?;
-    let mut doomed: Vec<Deletion> =
-        plan.into_iter().filter(|deletion| !directory.is_being_written(&deletion.file)).collect(); // at most the listing
+    let mut doomed = Vec::with_capacity(plan.len());
+    for deletion in plan {
+        if !directory.is_being_written(&deletion.file)? {
+            doomed.push(deletion);
+        }
+    }
     for deletion in catalog.unfinished() {
         if directory.is_abandoned(&deletion.file)? {
             doomed.push(deletion);

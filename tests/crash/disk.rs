@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use alluvium::backend::SimIndex;
-use alluvium::fs::{DirEntry, Disk, ReadFile, SimDisk, Stat, WriteFile};
+use alluvium::fs::{DirEntry, Disk, DiskLock, ReadFile, SimDisk, Stat, WriteFile};
 use alluvium::{Bytes, Result};
 
 /// What the disk claims without doing it.
@@ -124,6 +124,14 @@ impl Disk for Recorder {
 
     fn is_abandoned(&self, path: &Path) -> Result<bool> {
         self.shared.sim.is_abandoned(path)
+    }
+
+    fn is_held(&self, path: &Path) -> Result<bool> {
+        self.shared.sim.is_held(path)
+    }
+
+    fn hold(&self, path: &Path) -> Result<Option<DiskLock>> {
+        self.shared.sim.hold(path)
     }
 
     fn remove_abandoned(&self, path: &Path) -> Result<bool> {

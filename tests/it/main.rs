@@ -29,6 +29,7 @@ mod memory;
 #[cfg(all(test, feature = "rocksdb"))]
 mod process;
 #[cfg(test)]
+mod self_repair;
 mod smoke;
 #[cfg(test)]
 mod two_processes;

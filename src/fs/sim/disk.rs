@@ -212,6 +212,20 @@ impl Disk for SimDisk {
         }
     }
 
+    fn is_held(&self, path: &Path) -> Result<bool> {
+        let found = self.act(Operation::Open, path, |image| image.open(path));
+        match found {
+            Err(error) if error.is_not_found() => Ok(false),
+            found => found.map(|id| self.state().held.contains(&id)),
+        }
+    }
+
+    fn hold(&self, path: &Path) -> Result<Option<DiskLock>> {
+        let id = self.act(Operation::Open, path, |image| image.open(path))?;
+        let is_free = self.state().held.insert(id);
+        Ok(is_free.then(|| DiskLock::new(SimHeld { disk: self.clone(), id })))
+    }
+
     fn remove_abandoned(&self, path: &Path) -> Result<bool> {
         if !self.is_abandoned(path)? {
             return Ok(false);
@@ -276,6 +290,21 @@ impl LockHeld for SimLock {}
 impl Drop for SimLock {
     fn drop(&mut self) {
         self.disk.state().locks.remove(&self.path);
+    }
+}
+
+/// Holds a file.
+#[derive(Debug)]
+struct SimHeld {
+    disk: SimDisk,
+    id: FileId,
+}
+
+impl LockHeld for SimHeld {}
+
+impl Drop for SimHeld {
+    fn drop(&mut self) {
+        self.disk.state().held.remove(&self.id);
     }
 }
 
