@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - **collapse**: single deltas that no retained version needs by themselves become one run as soon as there are [`SETTLED_SINGLES`]
-//!   of them; on top of the chain, once an open would map [`MOST_SINGLES`]; and runs of like size are merged, four at a time
+//!   of them; on top of the chain, once an open would map [`most_singles`]; and runs of like size are merged, four at a time
 //!   ([`next_merge`]);
 //! - **snapshot**: when the deltas of the chain have as many bytes as the snapshot below them. Each changed byte then pays for at
 //!   most two bytes of snapshots;
@@ -26,8 +26,12 @@ use crate::version::{Version, VersionId};
 
 /// So many single deltas that are only steps to a retained version become one run.
 pub(super) const SETTLED_SINGLES: usize = 16;
-/// So many single deltas on top of a chain are collapsed, though retained versions need them as well: an open maps each of them.
-pub(super) const MOST_SINGLES: usize = 128;
+/// So many single deltas on top of a chain are collapsed, though retained versions need them as well: an open maps each of them, at some
+/// 30 µs. Each such run stays until all it holds is given up, so where very many versions are retained there are fewer and larger ones.
+pub(super) fn most_singles(retained: usize) -> usize {
+    (retained / 8).clamp(128, 16 << 10)
+}
+
 /// A chain with more runs than this, or a replay of more deltas than this, does not wait for its turn.
 const URGENT_RUNS: usize = 48;
 const URGENT_SINGLES: usize = 1024;
@@ -143,7 +147,8 @@ pub(super) fn plan(catalog: &Catalog, lengths: Lengths<'_>, options: &Maintenanc
     let oldest = oldest_retained(catalog, options.retain_versions);
     let up_to = singles.partition_point(|(run, _)| run.to().version <= options.collapse_up_to);
     let folded = singles.get(..up_to).unwrap_or_default();
-    let view = Seen { catalog, lengths, base: &base, singles: &singles, folded, oldest };
+    let most_singles = most_singles(options.retain_versions);
+    let view = Seen { catalog, lengths, base: &base, singles: &singles, folded, most_singles, oldest };
     let settled = view.settled(options.collapse_up_to)?;
     let mut tasks: Vec<Planned> =
         [view.snapshot(), view.collapse_settled(&settled), view.collapse_top(&settled), view.merge()]
@@ -181,6 +186,8 @@ struct Seen<'c> {
     singles: &'c [(RunName, u64)],
     /// Those of them that may be collapsed.
     folded: &'c [(RunName, u64)],
+    /// An open maps no more of them.
+    most_singles: usize,
     oldest: Version,
 }
 
@@ -222,7 +229,7 @@ impl Seen<'_> {
         if settled.len() >= SETTLED_SINGLES {
             return None;
         }
-        self.collapse(self.folded, MOST_SINGLES, self.urgency())
+        self.collapse(self.folded, self.most_singles, self.urgency())
     }
 
     /// The single deltas that only lead to the oldest retained version. They are those of its own chain: a run that reaches
@@ -235,7 +242,7 @@ impl Seen<'_> {
     }
 
     fn urgency(&self) -> Urgency {
-        if self.singles.len() >= URGENT_SINGLES { Urgency::Urgent } else { Urgency::Due }
+        if self.singles.len() >= URGENT_SINGLES.max(2 * self.most_singles) { Urgency::Urgent } else { Urgency::Due }
     }
 
     fn merge(&self) -> Option<Planned> {
