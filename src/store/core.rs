@@ -558,7 +558,8 @@ mod tests {
 
     #[test]
     fn many_and_few_changes_in_turns_do_not_pile_up_generations() {
-        let options = StoreOptions::default().collapse_from(4000);
+        // The merges are this test's: the background has its turns when it has time.
+        let options = StoreOptions::default().collapse_from(4000).upkeep(crate::store::Upkeep::Manual);
         let provider = provider(options);
         let mut version = 0;
         for round in 0..40 {
