@@ -170,6 +170,9 @@ impl Background {
     /// Does the most urgent thing of which something comes; says how urgent the next one is, if there is one.
     fn turn(&self, core: &Core, turn: Turn) -> Option<Urgency> {
         self.attempt("the base", || core.merge_base()); // the plan sees to what an open replays
+        if core.sources() > MANY_SOURCES {
+            self.attempt("the base", || core.follow_the_files());
+        }
         let mut idle = Vec::new(); // a task of each kind at most
         while let Some(Planned { task, .. }) = self.look(core, &idle, turn) {
             let observe = |bytes: u64| self.while_writing(core, bytes);

@@ -163,6 +163,36 @@ impl Core {
         }
     }
 
+    /// Reads through the base that the files make by now, where that has fewer runs. Folds and maintenance collapse side by side, each by
+    /// what it sees, so a run that is there need not hold just what some sources here do; and it can then take the place of none of them.
+    ///
+    /// A source that reaches across the end of that base stays, on top of it: it knows the newest change of each key that it holds, so what the
+    /// base knows of the same versions agrees with it.
+    pub(crate) fn follow_the_files(&self) -> Result<()> {
+        let folded = self.state().layers.folded_mark();
+        let Some(folded) = folded.filter(|_| self.options.residency == Residency::Mapped) else { return Ok(()) };
+        let catalog = self.directory.catalog()?;
+        if !catalog.lineage().owns(folded.at) {
+            return Ok(());
+        }
+        let chain = self.directory.open_chain(&catalog, folded.at)?;
+        if chain.mark != folded {
+            return Ok(());
+        }
+        let _moving = self.moving();
+        // Before the state's lock, so that what is let go of here is dropped after it: that may call the index.
+        let current;
+        let mut state = self.state();
+        current = Arc::clone(&state.layers);
+        let sealed = state.sealed;
+        let Some((layers, replaced)) = current.on_base(&chain, sealed) else { return Ok(()) };
+        state.layers = Arc::new(layers);
+        state.collapsed_to = state.collapsed_to.max(chain.base_mark().at.version);
+        drop(state);
+        replaced.iter().filter_map(Source::generation).for_each(|generation| generation.retire());
+        Ok(())
+    }
+
     /// Puts `by` in the place of `runs`. The caller holds `moving`: commits may put more on top meanwhile, but nobody else
     /// takes anything out.
     pub(super) fn swap(&self, runs: &[Arc<Run>], useless: Option<&Arc<Generation>>, by: Option<&Source>) -> bool {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::below::Below;
+use super::opening::OpenChain;
 use crate::backend::{Generation, GenerationId};
 use crate::bytes::Bytes;
 use crate::catalog::next_merge;
@@ -34,6 +35,22 @@ impl Source {
         match self {
             Self::Waiting(run) => Some(run),
             Self::Generation(_) | Self::Base(_) => None,
+        }
+    }
+
+    /// The state that it leads to.
+    fn mark(&self) -> Mark {
+        match self {
+            Self::Generation(generation) => generation.applied(),
+            Self::Waiting(run) | Self::Base(run) => run.header().mark(),
+        }
+    }
+
+    /// The version that its changes are made on.
+    fn from(&self) -> Version {
+        match self {
+            Self::Generation(generation) => generation.from().at.version,
+            Self::Waiting(run) | Self::Base(run) => run.header().from,
         }
     }
 
@@ -152,6 +169,28 @@ impl Layers {
         debug_assert_eq!(replaced.len(), count);
         let sources = above.iter().chain(by).chain(below).cloned().collect();
         Some(Self { sources, ..self.clone() })
+    }
+
+    /// Which state the sources below the tail make.
+    pub(super) fn folded_mark(&self) -> Option<Mark> {
+        self.sources.iter().find(|source| source.waiting().is_none()).map(Source::mark)
+    }
+
+    /// The stack on the base of `chain`, with the sources that reach above that, and those that it takes the place of; `None` where it would be
+    /// no shorter, or does not reach up to what stays.
+    pub(super) fn on_base(&self, chain: &OpenChain, sealed: Option<GenerationId>) -> Option<(Self, Vec<Source>)> {
+        let end = chain.base_mark().at.version;
+        let stays = |source: &Source| {
+            let is_needed = source.generation().is_some_and(|one| Some(one.id()) == sealed || one.torn().is_some());
+            is_needed || source.mark().at.version > end
+        };
+        let (kept, replaced): (Vec<Source>, Vec<Source>) = self.sources.iter().cloned().partition(stays);
+        let reaches = kept.last().is_none_or(|lowest| lowest.from() <= end);
+        if !reaches || kept.len() + chain.base.len() >= self.sources.len() {
+            return None;
+        }
+        let sources = kept.into_iter().chain(chain.base.iter().rev().cloned().map(Source::Base)).collect();
+        Some((Self { sources, ..self.clone() }, replaced))
     }
 
     /// The runs of the base that hold exactly the versions `(from, to]`, newest first, where there are several.

@@ -2,6 +2,8 @@
 
 #[cfg(test)]
 mod bad_input;
+#[cfg(test)]
+mod care;
 #[cfg(feature = "cli")]
 #[cfg(test)]
 mod cli;
@@ -30,6 +32,7 @@ mod memory;
 mod process;
 #[cfg(test)]
 mod self_repair;
+#[cfg(test)]
 mod smoke;
 #[cfg(test)]
 mod two_processes;

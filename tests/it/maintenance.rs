@@ -15,32 +15,11 @@ use alluvium::fs::{DirEntry, ReadFile, SimDisk};
 use alluvium::maintenance::{Done, Task, VersionSpan};
 use alluvium::prelude::*;
 use alluvium::{
-    Backend, Checkpoint, Clock, ErrorKind, FamilyId, IdSource, LocalCheckpoint, Maintenance, MaintenanceOptions,
-    Result, RocksDbProvider, StateStoreId, StoreOptions, Upkeep, Version,
+    Backend, Checkpoint, Clock, ErrorKind, IdSource, LocalCheckpoint, Maintenance, MaintenanceOptions, Result,
+    RocksDbProvider, StoreOptions, Version,
 };
 
-const FAMILY: FamilyId = FamilyId::DEFAULT;
-const GO_ON: &(dyn Fn(u64) -> ControlFlow<()> + Sync) = &|_| ControlFlow::Continue(());
-
-fn id() -> StateStoreId {
-    StateStoreId::new("op", 0, "state").unwrap()
-}
-
-fn checkpoint(disk: &SimDisk) -> LocalCheckpoint {
-    LocalCheckpoint::on(Arc::new(disk.clone()), "/checkpoint").unwrap()
-}
-
-fn manual() -> StoreOptions {
-    StoreOptions::default().upkeep(Upkeep::Manual)
-}
-
-fn open(disk: &SimDisk, options: StoreOptions) -> RocksDbProvider {
-    RocksDbProvider::open(&Backend::in_memory().unwrap(), checkpoint(disk), id(), options).unwrap()
-}
-
-fn maintenance(disk: &SimDisk, retain: usize) -> Maintenance {
-    Maintenance::on(checkpoint(disk), id(), MaintenanceOptions::default().retain_versions(retain).unwrap())
-}
+use super::care::*;
 
 /// Ten keys of a hundred, one of them removed, the rest new in every version.
 fn commit(provider: &RocksDbProvider, version: u64) {
@@ -72,10 +51,6 @@ fn check(provider: &RocksDbProvider, versions: impl IntoIterator<Item = u64>) {
     for version in versions {
         assert_eq!(content(&provider.read_at(Version(version)).unwrap()), model(version), "version {version}");
     }
-}
-
-fn files(disk: &SimDisk, suffix: &str) -> Vec<PathBuf> {
-    disk.files().into_iter().filter(|path| path.to_string_lossy().ends_with(suffix)).collect()
 }
 
 #[test]
@@ -351,20 +326,6 @@ impl Checkpoint for Refusing {
 
     fn display_path(&self, path: &str) -> PathBuf {
         self.inner.display_path(path)
-    }
-}
-
-/// Time that is moved by hand.
-#[derive(Debug, Default)]
-struct ByHand(AtomicU64);
-
-impl Clock for ByHand {
-    fn wall_ms(&self) -> u64 {
-        0
-    }
-
-    fn elapsed(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::Relaxed))
     }
 }
 

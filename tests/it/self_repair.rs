@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use alluvium::backend::{IndexImage, SimIndex};
 use alluvium::checkpoint::PendingFile;
@@ -14,35 +13,14 @@ use alluvium::fs::{DirEntry, ReadFile, SimDisk};
 use alluvium::maintenance::VersionSpan;
 use alluvium::prelude::*;
 use alluvium::{
-    Backend, Checkpoint, Clock, ErrorKind, FamilyId, IdSource, LocalCheckpoint, Maintenance, MaintenanceOptions,
-    Result, RocksDbProvider, StateStoreId, StoreOptions, Upkeep, Version,
+    Checkpoint, Clock, ErrorKind, IdSource, LocalCheckpoint, Result, RocksDbProvider, StoreOptions, Version,
 };
 
-const FAMILY: FamilyId = FamilyId::DEFAULT;
-const GO_ON: &(dyn Fn(u64) -> ControlFlow<()> + Sync) = &|_| ControlFlow::Continue(());
+use super::care::*;
+
 /// A bit of the first page of a snapshot, and of a delta.
 const IN_SNAPSHOT: u64 = 8 * 4_200;
 const IN_DELTA: u64 = 8 * 200;
-
-fn id() -> StateStoreId {
-    StateStoreId::new("op", 0, "state").unwrap()
-}
-
-fn checkpoint(disk: &SimDisk) -> LocalCheckpoint {
-    LocalCheckpoint::on(Arc::new(disk.clone()), "/checkpoint").unwrap()
-}
-
-fn manual() -> StoreOptions {
-    StoreOptions::default().upkeep(Upkeep::Manual)
-}
-
-fn open(disk: &SimDisk, options: StoreOptions) -> RocksDbProvider {
-    RocksDbProvider::open(&Backend::in_memory().unwrap(), checkpoint(disk), id(), options).unwrap()
-}
-
-fn maintenance(disk: &SimDisk, retain: usize) -> Maintenance {
-    Maintenance::on(checkpoint(disk), id(), MaintenanceOptions::default().retain_versions(retain).unwrap())
-}
 
 fn put(provider: &RocksDbProvider, version: u64, key: u64, bytes: usize) {
     let mut batch = provider.begin(Version(version - 1)).unwrap();
@@ -69,27 +47,9 @@ fn newest(store: &impl ReadStore) -> Result<u64> {
     Ok(u64::from_be_bytes(entries?[b"newest".as_slice()].as_slice().try_into().unwrap()))
 }
 
-fn files(disk: &SimDisk, suffix: &str) -> Vec<PathBuf> {
-    disk.files().into_iter().filter(|path| path.to_string_lossy().ends_with(suffix)).collect()
-}
-
 fn delta(disk: &SimDisk, version: u64) -> PathBuf {
     let single = format!("/{version:020}.");
     files(disk, ".delta").into_iter().find(|path| path.to_string_lossy().contains(&single)).unwrap()
-}
-
-/// Time that is moved by hand.
-#[derive(Debug, Default)]
-struct ByHand(AtomicU64);
-
-impl Clock for ByHand {
-    fn wall_ms(&self) -> u64 {
-        0
-    }
-
-    fn elapsed(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::Relaxed))
-    }
 }
 
 /// A store in the care of a background that has its turns when it is told to.

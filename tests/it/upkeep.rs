@@ -161,3 +161,49 @@ fn tiny_commits_by_the_thousand_leave_few_deltas_to_open() {
     assert!(provider.tail_length() < 300, "{} deltas wait", provider.tail_length());
     assert_eq!(content(&provider.begin(Version(3_000)).unwrap()).len(), 3_000);
 }
+
+#[test]
+fn reads_stay_short_where_folds_and_maintenance_collapse_side_by_side() {
+    let disk = SimDisk::new(6);
+    let index = SimIndex::from_image(&IndexImage::default());
+    let provider = open(&disk, index.backend(), StoreOptions::default().collapse_from(4_000));
+    let mut model = std::collections::BTreeMap::new();
+    let mut version = 0_u64;
+    let mut put = |model: &mut std::collections::BTreeMap<Vec<u8>, Vec<u8>>, keys: u64, bytes: usize| {
+        let mut batch = provider.begin(Version(version)).unwrap();
+        if version % 7 == 3 {
+            let (start, end) = ((version * 3).to_be_bytes(), (version * 3 + 40).to_be_bytes());
+            batch.delete_range(FAMILY, Some(&start), Some(&end)).unwrap();
+            model.retain(|key, _| key.as_slice() < start.as_slice() || key.as_slice() >= end.as_slice());
+        }
+        for key in 0..keys {
+            let (key, value) =
+                ((version * 5 % 3_000 + key).to_be_bytes(), vec![u8::try_from(version % 251).unwrap(); bytes]);
+            batch.put(FAMILY, &key, &value).unwrap();
+            model.insert(key.to_vec(), value);
+        }
+        batch.commit().unwrap();
+        version += 1;
+        version
+    };
+    // Large enough that no snapshot is due.
+    put(&mut model, 20_000, 1_000);
+    provider.snapshot().unwrap();
+    let mut most = 0;
+    for round in 0..600 {
+        let (commits, bytes) = if round % 2 == 0 { (1, 10) } else { (3, 3_000) };
+        let newest = (0..commits).map(|_| put(&mut model, 1, bytes)).last().unwrap();
+        provider.settle().unwrap();
+        index.run_pending();
+        most = most.max(provider.upkeep().read_sources);
+        if round % 50 == 0 {
+            let expected: Vec<_> = model.clone().into_iter().collect();
+            assert_eq!(content(&provider.begin(Version(newest)).unwrap()), expected, "round {round}");
+        }
+    }
+    assert!(most < 70, "a read touches {most} files and generations");
+    drop(provider);
+    let provider = open(&disk, &Backend::in_memory().unwrap(), StoreOptions::default());
+    let newest = provider.latest().unwrap();
+    assert_eq!(content(&provider.begin(newest).unwrap()), model.into_iter().collect::<Vec<_>>());
+}
