@@ -20,7 +20,7 @@ use crate::version::{Mark, RunId, RunKind, Version};
 pub(crate) type Observer<'o> = &'o (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
 /// So much is made durable at once. A whole snapshot's worth would make every commit's sync wait behind it.
-const SYNCED_BYTES: u64 = 1 << 20;
+const SYNCED_BYTES: u64 = 512 << 10;
 
 /// A run that is written whole and not to be seen yet.
 #[derive(Debug)]
