@@ -29,7 +29,7 @@ pub(super) const SETTLED_SINGLES: usize = 16;
 /// So many single deltas on top of a chain are collapsed, though retained versions need them as well: an open maps each of them, at some
 /// 30 µs. Each such run stays until all it holds is given up, so where very many versions are retained there are fewer and larger ones.
 pub(super) fn most_singles(retained: usize) -> usize {
-    (retained / 8).clamp(128, 16 << 10)
+    (retained / 32).clamp(32, 16 << 10)
 }
 
 /// A chain with more runs than this, or a replay of more deltas than this, does not wait for its turn.

@@ -216,8 +216,8 @@ fn check_bounds(paper: &Paper, commits: u64, every: u64) {
     let waiting = SETTLED_SINGLES + most_singles(retain).min(retain) + usize::try_from(every).unwrap();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a bound")]
     let tiers = (3.0 * versions.log2()) as usize;
-    // At most eight runs within what is retained, and what was merged of them.
-    let parts = 24;
+    // At most 32 runs within what is retained, and what was merged of them.
+    let parts = 48;
     assert!(paper.most_files <= retain + waiting + parts + tiers, "{} files", paper.most_files);
     assert!(paper.files() <= retain + waiting + parts + tiers / 2, "{} files in the end", paper.files());
     assert!(
