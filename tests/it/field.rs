@@ -283,7 +283,12 @@ fn x5_a_flipped_bit_in_the_newest_snapshot_is_passed_over_with_a_warning_or_name
     drop(provider);
     let newest = files(&disk, ".snapshot").pop().unwrap();
     let bits = disk.read_file(&newest).unwrap().len() as u64 * 8;
-    let (mut passed_over, mut warned, mut named, mut padding) = (0, 0, 0, 0);
+    // A test beside this one may meet the warning's place in the code for the first time in the very moment in which this one begins to
+    // listen, and that swallows it. So it is met once before it counts.
+    let cut = disk.fork();
+    cut.truncate(&newest, 100).unwrap();
+    drop(tracing::subscriber::with_default(Warnings::default(), || open(&cut)));
+    let (mut passed_over, mut named, mut padding) = (0, 0, 0);
     for bit in (0..bits).step_by(61) {
         let disk = disk.fork();
         disk.flip_bit(&newest, bit).unwrap();
@@ -300,7 +305,7 @@ fn x5_a_flipped_bit_in_the_newest_snapshot_is_passed_over_with_a_warning_or_name
             Ok(found) => {
                 assert_eq!(found, expected, "bit {bit}");
                 assert_eq!(provider.passed_over(), [newest.as_path()], "the metric");
-                warned += u32::from(warnings.0.load(Ordering::Relaxed) > 0);
+                assert!(warnings.0.load(Ordering::Relaxed) > 0, "the warning");
                 passed_over += 1;
             }
             Err(error) => {
@@ -309,8 +314,6 @@ fn x5_a_flipped_bit_in_the_newest_snapshot_is_passed_over_with_a_warning_or_name
             }
         }
     }
-    // A test beside this one may meet the warning's place in the code for the first time in the very moment in which this one begins to listen.
-    assert!(warned + 1 >= passed_over, "{warned} warnings");
     assert!(passed_over > 20 && named > 100, "{passed_over} passed over, {named} named, {padding} in the padding");
 }
 
