@@ -98,6 +98,11 @@ impl Worker {
         queue.jobs.len() + usize::from(queue.running)
     }
 
+    /// Whether a job waits that is as urgent as this, or more.
+    pub(crate) fn has_waiting(&self, urgency: JobUrgency) -> bool {
+        self.shared.lock().jobs.first_key_value().is_some_and(|((Reverse(first), _), _)| *first >= urgency)
+    }
+
     /// Waits until nothing is pending; without a thread, runs what is pending. Not for use inside a job.
     #[cfg(any(test, feature = "conformance"))]
     pub(crate) fn run_pending(&self) {

@@ -45,5 +45,5 @@ pub(crate) use listing::Listing;
 pub use name::RunName;
 pub(crate) use name::{FORKS, FileName, TemporaryName};
 pub(crate) use protocol::{Claim, Confirmation, Wanted, fenced_by};
-pub(crate) use reachable::{Deletion, Doomed, Sparing};
-pub(crate) use tiers::next_merge;
+pub(crate) use reachable::{Deletion, Doomed, Sparing, Tangle};
+pub(crate) use tiers::{MERGED_RUNS, next_merge};

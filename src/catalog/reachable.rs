@@ -34,6 +34,20 @@ pub(crate) struct Sparing {
     pub(crate) doubtful: BTreeSet<RunName>,
 }
 
+/// Of so many ends of runs that overlap in part one is likely to lie within no other.
+const MOST_ENDS: usize = 64;
+
+/// The versions `(from, to]`, over which runs lie that overlap in part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tangle {
+    pub(crate) from: Version,
+    pub(crate) to: VersionId,
+    /// The snapshots that overlap others in part.
+    pub(crate) snapshots: usize,
+    /// All runs within.
+    pub(crate) files: usize,
+}
+
 /// What stays and what goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Retirement {
@@ -169,6 +183,41 @@ impl Catalog {
         Ok(Retirement { runs: kept.runs, forks: kept.forks, delete, relied_on })
     }
 
+    /// Stretches up to `up_to` that nothing goes within, for runs that overlap in part: as far as these reach into one another, unless one
+    /// clean run holds them all already. A run over just such a stretch is clean, and all within it may go for its sake.
+    pub(crate) fn tangles(&self, up_to: Version) -> Vec<Tangle> {
+        let wide = widest_first(self.listing().runs.iter().filter(|run| self.lineage().owns(run.to())));
+        let ragged = overlapping_in_part(&wide);
+        let below = ragged.iter().filter_map(|place| wide.get(*place)).filter(|run| run.to().version <= up_to);
+        let mut tangles: Vec<Vec<RunName>> = Vec::new(); // what maintainers have made side by side
+        let mut end = Version::EMPTY;
+        for run in below {
+            match tangles.last_mut().filter(|_| run.from() < end) {
+                Some(last) => last.push(*run),
+                None => tangles.push(vec![*run]),
+            }
+            end = end.max(run.to().version);
+        }
+        let clean: Vec<RunName> =
+            wide.iter().enumerate().filter(|(place, _)| !ragged.contains(place)).map(|(_, run)| *run).collect(); // the listing
+        tangles.iter().filter_map(|runs| self.untied(runs, &clean)).collect() // at most as many
+    }
+
+    /// As much of these ragged runs as no other reaches out of.
+    fn untied(&self, runs: &[RunName], clean: &[RunName]) -> Option<Tangle> {
+        let from = runs.first()?.from();
+        let mut ends: Vec<VersionId> = runs.iter().map(RunName::to).collect(); // as many as the runs
+        ends.sort_unstable_by_key(|end| std::cmp::Reverse(end.version));
+        let to = ends.into_iter().take(MOST_ENDS).find(|end| !self.overlaps_in_part(from, end.version))?;
+        let is_within = |run: &&RunName| from <= run.from() && run.to().version <= to.version;
+        if clean.iter().any(|run| run.from() <= from && to.version <= run.to().version) {
+            return None;
+        }
+        let snapshots = runs.iter().filter(|run| is_within(run) && run.is_snapshot()).count();
+        let files = self.listing().runs.iter().filter(|run| self.lineage().owns(run.to())).filter(is_within).count();
+        Some(Tangle { from, to, snapshots, files })
+    }
+
     /// The versions that live claims build on, wherever they lie.
     fn claims(&self) -> Result<Vec<VersionId>> {
         let mut bases = Vec::new(); // one a writer that has claimed and not committed
@@ -204,9 +253,7 @@ impl Layout {
         let points: BTreeSet<Version> = points.filter(|version| *version > Version::EMPTY).collect(); // a few
         let listed = catalog.listing().runs.iter().filter(|run| lineage.owns(run.to()));
         let seen_before = doubtful.iter().filter(|run| lineage.owns(run.to()));
-        let mut wide: Vec<RunName> = listed.chain(seen_before).filter(|run| !run.is_single()).copied().collect(); // the listing
-        wide.sort_unstable_by_key(|run| (run.from(), std::cmp::Reverse(run.to().version), !run.is_snapshot()));
-        wide.dedup();
+        let wide = widest_first(listed.chain(seen_before));
         let ragged = overlapping_in_part(&wide);
         let is_clean = |place: &usize, run: &RunName| !ragged.contains(place) && !doubtful.contains(run);
         let clean: Vec<RunName> =
@@ -235,6 +282,14 @@ impl Layout {
         }
         None
     }
+}
+
+/// The runs of more than one version, by the version they start from, then the widest first.
+fn widest_first<'r>(runs: impl Iterator<Item = &'r RunName>) -> Vec<RunName> {
+    let mut wide: Vec<RunName> = runs.filter(|run| !run.is_single()).copied().collect(); // the listing
+    wide.sort_unstable_by_key(|run| (run.from(), std::cmp::Reverse(run.to().version), !run.is_snapshot()));
+    wide.dedup();
+    wide
 }
 
 fn same_versions(one: &RunName, other: &RunName) -> bool {

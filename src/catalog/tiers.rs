@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// So many runs of like size are merged into one.
-const MERGED_RUNS: usize = 4;
+pub(crate) const MERGED_RUNS: usize = 4;
 
 /// The places of the next runs to merge, given the sizes of adjacent runs, newest first; `None` where none are worth it.
 ///

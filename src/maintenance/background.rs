@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ const LOOK_COMMITS: u64 = 16;
 /// Merges of the base do not wait for a long snapshot to end.
 const MERGE_BYTES: u64 = 64 << 20;
 const MANY_SOURCES: usize = 32;
+/// With so many commits since the last look, or somebody else's urgent work waiting, no pace is kept.
+const MANY_COMMITS: u64 = 4096;
 /// What reads and writes no more than this may be done while somebody waits.
 const SHORT_BYTES: u64 = 64 << 20;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -37,7 +39,8 @@ pub(super) struct Background {
     me: Weak<Self>,
     options: MaintenanceOptions,
     clock: Arc<dyn Clock>,
-    is_queued: AtomicBool,
+    /// A turn is asked for; how urgently, and 1 more. 0: it is not.
+    queued: AtomicU8,
     /// How far a long write had come when the base was last merged beside it.
     merged_at: AtomicU64,
     /// Held for moments only; nothing is called under it.
@@ -114,7 +117,7 @@ impl Background {
             me: Weak::clone(me),
             options,
             clock,
-            is_queued: AtomicBool::new(false),
+            queued: AtomicU8::new(0),
             merged_at: AtomicU64::new(0),
             state: Mutex::new(State { scrubbed_at: now, ..State::default() }),
         })
@@ -141,16 +144,18 @@ impl Background {
 
     fn ask(&self, core: &Arc<Core>, urgency: Urgency) {
         let Some(me) = self.me.upgrade() else { return };
-        if self.is_queued.swap(true, Ordering::AcqRel) {
+        let urgency = job_urgency(urgency);
+        // One that is more urgent does not wait for its turn behind the others: it asks for another one.
+        if self.queued.fetch_max(urgency + 1, Ordering::AcqRel) > urgency {
             return;
         }
         // The job holds no claim on the store's life: a provider that is dropped ends its maintenance.
         let (weak, has_ended) = (Arc::downgrade(core), Arc::clone(&core.upkeep_ended));
         core.backend.upkeep().submit_at(
-            job_urgency(urgency),
+            urgency,
             Box::new(move || {
                 let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
-                me.is_queued.store(false, Ordering::Release);
+                me.queued.store(0, Ordering::Release);
                 if !*has_ended
                     && let Some(core) = weak.upgrade()
                     && let Some(left) = me.turn(&core, Turn::Background)
@@ -178,7 +183,8 @@ impl Background {
             let observe = |bytes: u64| self.while_writing(core, bytes);
             // What is only read does not wait, nor does somebody who opens.
             let pace = self.options.pace.filter(|_| task != Task::Retire && turn == Turn::Background);
-            let pacer = Pacer::new(pace, &*self.clock, &observe);
+            let is_hurried = || self.is_hurried(core);
+            let pacer = Pacer::new(pace, &*self.clock, &observe).unless(&is_hurried);
             let done = self.attempt(kind(&task), || act(core, &self.options, &task, &|bytes| pacer.observe(bytes)));
             let Some(done) = done else {
                 // The others do not wait for what fails. It is tried again when a commit asks, after its pause.
@@ -254,6 +260,11 @@ impl Background {
             self.attempt("the base", || core.merge_base());
         }
         ControlFlow::Continue(())
+    }
+
+    /// Whether what is done slowly holds up what cannot wait: the thread is one for all stores.
+    fn is_hurried(&self, core: &Core) -> bool {
+        core.backend.upkeep().has_waiting(job_urgency(Urgency::Urgent)) || self.state().since >= MANY_COMMITS
     }
 
     /// Does something, and remembers how it went. After a failure the same kind of thing rests for a while.

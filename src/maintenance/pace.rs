@@ -17,12 +17,19 @@ pub(super) struct Pacer<'o> {
     clock: &'o dyn Clock,
     begun: Duration,
     observer: Observer<'o>,
+    /// Whether others suffer from the wait.
+    is_hurried: &'o (dyn Fn() -> bool + Sync),
 }
 
 impl<'o> Pacer<'o> {
     /// Without a pace nothing waits.
     pub(super) fn new(pace: Option<NonZeroU64>, clock: &'o dyn Clock, observer: Observer<'o>) -> Self {
-        Self { pace, clock, begun: clock.elapsed(), observer }
+        Self { pace, clock, begun: clock.elapsed(), observer, is_hurried: &|| false }
+    }
+
+    /// Does not wait while this says that others suffer from it.
+    pub(super) fn unless(self, is_hurried: &'o (dyn Fn() -> bool + Sync)) -> Self {
+        Self { is_hurried, ..self }
     }
 
     /// Waits until `written` bytes are what the pace allows, and asks the observer whether to go on.
@@ -30,7 +37,7 @@ impl<'o> Pacer<'o> {
         loop {
             (self.observer)(written)?;
             let ahead = self.ahead(written);
-            if ahead.is_zero() {
+            if ahead.is_zero() || (self.is_hurried)() {
                 return ControlFlow::Continue(());
             }
             wait(ahead.min(LONGEST_WAIT));
@@ -85,6 +92,16 @@ mod tests {
         assert_eq!(asked.load(Ordering::Relaxed), 10);
         assert!(Pacer::new(None, &clock, &observer).observe(u64::MAX).is_continue());
         assert_eq!(asked.load(Ordering::Relaxed), 11);
+    }
+
+    #[test]
+    fn nobody_waits_while_others_suffer() {
+        let clock = Ticking::default();
+        let left = AtomicU64::new(3);
+        let is_hurried = || left.fetch_sub(1, Ordering::Relaxed) == 1;
+        let pacer = Pacer::new(NonZeroU64::new(1), &clock, &|_| ControlFlow::Continue(())).unless(&is_hurried);
+        assert!(pacer.observe(1 << 40).is_continue());
+        assert_eq!(left.load(Ordering::Relaxed), 0);
     }
 
     #[test]

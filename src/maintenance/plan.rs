@@ -14,13 +14,16 @@
 //!   ([`next_merge`]);
 //! - **snapshot**: when the deltas of the chain have as many bytes as the snapshot below them. Each changed byte then pays for at
 //!   most two bytes of snapshots;
+//! - runs that overlap in part, which only several maintainers make, are put together once all of them lie below what is retained: nothing
+//!   can go for the sake of one of them alone;
 //! - **retire**: when enough has come together that it is worth an announcement.
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Bound;
 
 use super::options::MaintenanceOptions;
-use crate::catalog::{Catalog, RunName, Sparing, next_merge};
+use crate::catalog::{Catalog, MERGED_RUNS, RunName, Sparing, Tangle, next_merge};
 use crate::error::Result;
 use crate::version::{Version, VersionId};
 
@@ -42,6 +45,10 @@ const SMALLEST_SNAPSHOT_BYTES: u64 = 1 << 20;
 const SNAPSHOT_VERSIONS: u64 = 16;
 /// From so many claims and versions since the newest snapshot on, the next one does not wait for bytes.
 const MANY_CLAIMS: usize = 256;
+/// Runs that overlap in part are put together when they and what lies within them are so many files. Where there are snapshots among them it
+/// takes another one, which is worth it for so many.
+const TANGLED_FILES: usize = 16;
+const TANGLED_SNAPSHOTS: usize = 2;
 /// An announcement is worth it for so many files.
 pub(super) const RETIRED_FILES: usize = 16;
 
@@ -151,7 +158,7 @@ pub(super) fn plan(catalog: &Catalog, lengths: Lengths<'_>, options: &Maintenanc
     let view = Seen { catalog, lengths, base: &base, singles: &singles, folded, most_singles, oldest };
     let settled = view.settled(options.collapse_up_to)?;
     let mut tasks: Vec<Planned> =
-        [view.snapshot(), view.collapse_settled(&settled), view.collapse_top(&settled), view.merge()]
+        [view.snapshot(), view.collapse_settled(&settled), view.collapse_top(&settled), view.merge(), view.untangle()?]
             .into_iter()
             .flatten()
             .collect(); // at most one of each kind
@@ -220,7 +227,11 @@ impl Seen<'_> {
     fn apart<'r>(&self, runs: &'r [(RunName, u64)]) -> Vec<&'r [(RunName, u64)]> {
         let (Some((first, _)), Some((last, _))) = (runs.first(), runs.last()) else { return Vec::new() };
         let cuts = self.catalog.cuts(first.from(), last.to().version);
-        runs.chunk_by(|_, (next, _)| !cuts.contains(&next.from())).collect() // as many as two maintainers have made side by side
+        let after = |edge: Version| (Bound::Excluded(edge), Bound::Unbounded);
+        // One that is cut through belongs to neither side, and stays.
+        let is_cut = |run: &RunName| cuts.range(after(run.from())).next().is_some_and(|cut| *cut < run.to().version);
+        let parts = runs.chunk_by(|(run, _), (next, _)| !cuts.contains(&next.from()) && is_cut(run) == is_cut(next));
+        parts.filter(|part| part.first().is_some_and(|(run, _)| !is_cut(run))).collect() // as many as two maintainers have made side by side
     }
 
     /// All single deltas on top, where an open would have to map very many.
@@ -248,11 +259,44 @@ impl Seen<'_> {
     fn merge(&self) -> Option<Planned> {
         let deltas = self.base.iter().filter(|(run, _)| !run.is_snapshot());
         let newest_first: Vec<(RunName, u64)> = deltas.rev().copied().collect(); // one chain
-        let alike = next_merge(newest_first.iter().map(|(_, bytes)| *bytes))?;
-        let mut alike: Vec<(RunName, u64)> = newest_first.get(alike)?.to_vec();
-        alike.reverse();
         let urgency = if self.base.len() >= URGENT_RUNS { Urgency::Urgent } else { Urgency::Due };
-        self.collapse(&alike, 2, urgency)
+        let mut rest = newest_first.as_slice();
+        while let Some(alike) = next_merge(rest.iter().map(|(_, bytes)| *bytes)) {
+            let (tier, older) = rest.split_at_checked(alike.end)?;
+            let mut tier = tier.get(alike.start..)?.to_vec();
+            tier.reverse();
+            if let Some(merge) = self.collapse(&tier, 2, urgency) {
+                return Some(merge);
+            }
+            // Some other run reaches across it.
+            let parts = self.apart(&tier);
+            if let Some(merge) = parts.into_iter().find_map(|part| self.collapse(part, MERGED_RUNS, urgency)) {
+                return Some(merge);
+            }
+            rest = older;
+        }
+        None
+    }
+
+    /// One run over all those below what is retained that overlap in part, for whose sake they can go.
+    fn untangle(&self) -> Result<Option<Planned>> {
+        let is_worth_it = |tangle: &Tangle| tangle.from > Version::EMPTY || tangle.snapshots >= TANGLED_SNAPSHOTS;
+        let mut tangles = self.catalog.tangles(self.oldest);
+        tangles.retain(is_worth_it);
+        let files: usize = tangles.iter().map(|tangle| tangle.files).sum();
+        let largest = tangles.into_iter().max_by_key(|tangle| tangle.files);
+        let Some(tangle) = largest.filter(|_| files >= TANGLED_FILES) else { return Ok(None) };
+        let (from, to) = (tangle.from, tangle.to);
+        let (task, runs) = if from == Version::EMPTY {
+            let chain = self.catalog.chain(to, &BTreeSet::new())?;
+            (Task::Snapshot { at: to }, chain.base.into_iter().chain(chain.singles).collect())
+        } else {
+            let runs = self.catalog.deltas(from, to.version, &BTreeSet::new());
+            (Task::Collapse { from, to }, runs.unwrap_or_default()) // none where parts below a snapshot have gone
+        };
+        let bytes = runs.iter().try_fold(0_u64, |sum, run| Ok(sum.saturating_add((self.lengths)(run)?)))?;
+        let planned = Planned { task, urgency: Urgency::Due, bytes, files: tangle.files };
+        Ok((runs.len() > 1).then_some(planned))
     }
 
     /// The collapse of these adjacent runs, oldest first, if there are enough of them.

@@ -271,6 +271,31 @@ fn a_run_that_reaches_into_what_is_retained_does_not_hold_up_what_is_not() {
     }
 }
 
+/// A writer that joins its own deltas two by two while somebody else takes snapshots: each of these overlaps a joined pair in part.
+#[test]
+fn runs_that_several_maintainers_make_across_each_other_do_not_pile_up() {
+    for snapshots in [true, false] {
+        let (mut most, mut paper) = (0, Paper::new(Workload { keys: 1_000_000, changed: 10, retain: 5 }));
+        for _ in 0..500 {
+            let from = paper.at.version;
+            (0..7).for_each(|_| paper.commit());
+            let at = paper.at;
+            if snapshots {
+                paper.act(&Task::Snapshot { at }, 0);
+            } else {
+                paper.publish(RunName::delta(from, at).unwrap());
+            }
+            paper.commit();
+            paper.publish(RunName::delta(Version(at.version.0 - 1), paper.at).unwrap());
+            paper.upkeep(Urgency::Due);
+            most = most.max(paper.files());
+        }
+        paper.check_retained();
+        assert!(most < 96, "{most} files");
+        assert!(snapshots || paper.rewritten() < 16.0, "{}", paper.rewritten());
+    }
+}
+
 #[test]
 fn a_writer_that_is_started_anew_for_every_commit_leaves_a_bounded_number_of_claims() {
     let mut paper = Paper::new(Workload { keys: 1_000_000, changed: 10, retain: 10 });

@@ -230,7 +230,8 @@ impl StoreOptions {
     }
 
     /// The most bytes a second that the background writes to collapse and to take snapshots; unless set, as fast as it can. The stores of a
-    /// backend share the thread that does it: while it waits for one, the others wait too.
+    /// backend share the thread that does it: while it waits for one, the others wait too, until one of them needs it urgently or this store
+    /// has made thousands of commits meanwhile. Then no pace is kept.
     #[must_use]
     pub fn upkeep_pace(mut self, bytes_per_second: NonZeroU64) -> Self {
         self.pace = Some(bytes_per_second);

@@ -1,5 +1,6 @@
 //! Snapshots, merges of the base, retirement and verification, beside commits.
 
+use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -206,4 +207,36 @@ fn reads_stay_short_where_folds_and_maintenance_collapse_side_by_side() {
     let provider = open(&disk, &Backend::in_memory().unwrap(), StoreOptions::default());
     let newest = provider.latest().unwrap();
     assert_eq!(content(&provider.begin(newest).unwrap()), model.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_store_that_is_maintained_slowly_does_not_hold_up_what_is_urgent_for_others() {
+    let disk = SimDisk::new(7);
+    let backend = Backend::in_memory().unwrap();
+    let open = |partition, options| {
+        let checkpoint = LocalCheckpoint::on(Arc::new(disk.clone()), "/checkpoint").unwrap();
+        let id = StateStoreId::new("op", partition, "state").unwrap();
+        RocksDbProvider::open(&backend, checkpoint, id, options).unwrap()
+    };
+    // At a byte a second its first collapse would take hours.
+    let slow = open(0, StoreOptions::default().retain_versions(5).unwrap().upkeep_pace(NonZeroU64::MIN));
+    (1..=300).for_each(|version| commit(&slow, version));
+    wait_until(|| disk.files().iter().any(|path| path.to_string_lossy().contains("/.tmp-")));
+    let done = slow.upkeep().tasks_done;
+    let other = open(1, StoreOptions::default().collapse_from(1).longest_tail(2).unwrap());
+    (1..=300).for_each(|version| commit(&other, version));
+    wait_until(|| slow.upkeep().tasks_done > done && other.upkeep().tasks_done > 0);
+    wait_until(|| other.upkeep().read_sources < 32);
+    // And no store of its own.
+    let slow = open(2, StoreOptions::default().retain_versions(5).unwrap().upkeep_pace(NonZeroU64::MIN));
+    (1..=6_000).for_each(|version| commit(&slow, version));
+    wait_until(|| slow.upkeep().tasks_done > 0);
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let mut patience = 50_000_000_u64; // minutes
+    while !is_so() {
+        patience = patience.checked_sub(1).expect("it never came");
+        std::thread::yield_now();
+    }
 }
