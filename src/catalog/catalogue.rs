@@ -375,9 +375,9 @@ mod tests {
 
     #[test]
     fn a_hundred_thousand_runs_are_judged_in_time() {
-        let mut files = Listing::default();
         let runs = (1..=100_000u64).map(|version| RunName::single(id(version, 1 + version / 1000)).unwrap());
-        runs.for_each(|run| files.add(&run.to_string()));
+        let names: Vec<String> = runs.map(|run| run.to_string()).collect();
+        let mut files = Listing::of(names.iter().map(String::as_str));
         for epoch in 1..=101 {
             let base = if epoch == 1 { VersionId::ROOT } else { id((epoch - 1) * 1000 - 1, epoch - 1) };
             files.forks.insert(Epoch(epoch), Fork::Whole(fork_record(Epoch(epoch), base)));

@@ -20,9 +20,10 @@ pub(super) struct Directory {
 impl Directory {
     /// The listing, through the texts of names and the bytes of forks.
     pub(super) fn listing(&self) -> Listing {
-        let mut listing = Listing::default();
-        self.runs.iter().for_each(|run| listing.add(&run.to_string()));
-        self.horizons.iter().for_each(|version| listing.add(&FileName::Horizon(*version).file_name()));
+        let runs = self.runs.iter().map(RunName::to_string);
+        let names: Vec<String> =
+            runs.chain(self.horizons.iter().map(|version| FileName::Horizon(*version).file_name())).collect();
+        let mut listing = Listing::of(names.iter().map(String::as_str));
         for (epoch, base) in &self.forks {
             let record = fork_record(*epoch, *base);
             let read = |epoch| Ok::<_, ()>(Some(Fork::read(epoch, &record.store, &record.encode())));

@@ -25,17 +25,23 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Adds a file that lies directly in the store's directory.
-    pub(crate) fn add(&mut self, name: &str) {
-        match FileName::parse(name) {
-            Some(FileName::Run(run)) => {
-                self.runs.insert(run);
-            }
+    /// With the files of these names that lie directly in the store's directory.
+    pub(crate) fn of<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        let mut listing = Self::default();
+        // The runs all at once: a set that grows by one at a time, in the order of a directory, takes twice as long.
+        let runs = names.into_iter().filter_map(|name| match FileName::parse(name) {
+            Some(FileName::Run(run)) => Some(run),
             Some(FileName::Horizon(version)) => {
-                self.horizons.insert(version);
+                listing.horizons.insert(version);
+                None
             }
-            Some(FileName::Fork(_)) | None => self.add_temporary(name, TemporaryName::parse(name)),
-        }
+            Some(FileName::Fork(_)) | None => {
+                listing.add_temporary(name, TemporaryName::parse(name));
+                None
+            }
+        });
+        let runs = runs.collect();
+        Self { runs, ..listing }
     }
 
     /// Adds a file that lies in the directory of forks. `read` is asked for the fork of a file that is one.

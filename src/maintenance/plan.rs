@@ -155,7 +155,8 @@ pub(super) fn plan(catalog: &Catalog, lengths: Lengths<'_>, options: &Maintenanc
     let up_to = singles.partition_point(|(run, _)| run.to().version <= options.collapse_up_to);
     let folded = singles.get(..up_to).unwrap_or_default();
     let most_singles = most_singles(options.retain_versions);
-    let view = Seen { catalog, lengths, base: &base, singles: &singles, folded, most_singles, oldest };
+    let retained = options.retain_versions;
+    let view = Seen { catalog, lengths, base: &base, singles: &singles, folded, most_singles, retained, oldest };
     let settled = view.settled(options.collapse_up_to)?;
     let mut tasks: Vec<Planned> =
         [view.snapshot(), view.collapse_settled(&settled), view.collapse_top(&settled), view.merge(), view.untangle()?]
@@ -195,6 +196,7 @@ struct Seen<'c> {
     folded: &'c [(RunName, u64)],
     /// An open maps no more of them.
     most_singles: usize,
+    retained: usize,
     oldest: Version,
 }
 
@@ -240,7 +242,12 @@ impl Seen<'_> {
         if settled.len() >= SETTLED_SINGLES {
             return None;
         }
-        self.collapse(self.folded, self.most_singles, self.urgency())
+        let half = self.most_singles / 2;
+        let due = self.collapse(self.folded, self.most_singles, self.urgency());
+        // Half as many when there is time: not where few versions are retained, which such a run would hold together with those below them.
+        due.or_else(|| {
+            self.collapse(self.folded, half, Urgency::Spare).filter(|_| self.retained >= 2 * self.most_singles)
+        })
     }
 
     /// The single deltas that only lead to the oldest retained version. They are those of its own chain: a run that reaches

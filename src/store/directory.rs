@@ -184,10 +184,9 @@ impl StoreDirectory {
 
     /// Lists the directory, then the forks, and reads these.
     pub(crate) fn catalog(&self) -> Result<Catalog> {
-        let mut listing = Listing::default();
-        for entry in self.checkpoint.list(&self.path)?.iter().filter(|entry| entry.kind == FileKind::File) {
-            listing.add(&entry.name);
-        }
+        let entries = self.checkpoint.list(&self.path)?;
+        let files = entries.iter().filter(|entry| entry.kind == FileKind::File);
+        let mut listing = Listing::of(files.map(|entry| entry.name.as_str()));
         for entry in self.checkpoint.list(&self.forks_path())? {
             listing.add_fork(&entry.name, |epoch| self.read_fork(epoch))?;
         }
