@@ -86,16 +86,28 @@ pub(crate) fn many_writers(args: &Args, dir: &Path, report: &mut Report) -> Resu
     let mut slow_many = |dir: &Path| logged(&slow(dir, &options)?, 1024, syncs, WRITERS);
     let mut plain_single = |dir: &Path| logged(&open(dir, &plain)?, 1024, syncs, 1);
     let mut plain_many = |dir: &Path| logged(&open(dir, &plain)?, 1024, syncs, WRITERS);
+    let mut again_single = |dir: &Path| logged(&recycled(&dir.join("log"))?, 1024, syncs, 1);
+    let mut again_many = |dir: &Path| logged(&recycled(&dir.join("log"))?, 1024, syncs, WRITERS);
     let mut rival_runs: Vec<Box<Turn<'_>>> = Vec::new();
     for rival in &rivals {
         rival_runs.push(Box::new(move |dir| rival.run(dir, 1024, syncs, WRITERS)));
     }
-    let mut contenders: Vec<&mut Turn<'_>> =
-        vec![&mut single, &mut many, &mut slow_single, &mut slow_many, &mut plain_single, &mut plain_many];
+    let mut contenders: Vec<&mut Turn<'_>> = vec![
+        &mut single,
+        &mut many,
+        &mut slow_single,
+        &mut slow_many,
+        &mut plain_single,
+        &mut plain_many,
+        &mut again_single,
+        &mut again_many,
+    ];
     contenders.extend(rival_runs.iter_mut().map(|run| run.as_mut() as &mut Turn<'_>));
     let figures = alternate(args, dir, &mut contenders)?;
-    let [single, many, slow_single, slow_many, plain_single, plain_many, others @ ..] = figures.as_slice() else {
-        return Err("six contenders".into());
+    let [single, many, slow_single, slow_many, plain_single, plain_many, again_single, again_many, others @ ..] =
+        figures.as_slice()
+    else {
+        return Err("eight contenders".into());
     };
     let case = |what: &str| format!("{WRITERS} writers, 1024 B, synced, {what}");
     report.figure(&case("log"), median(many.iter().copied()), "records/s", None)?;
@@ -107,6 +119,9 @@ pub(crate) fn many_writers(args: &Args, dir: &Path, report: &mut Report) -> Resu
     report.figure(&case("log, not preallocated"), median(plain_many.iter().copied()), "records/s", None)?;
     report.figure(&case("log / one writer, neither preallocated"), ratio(plain_many, plain_single), "×", None)?;
     report.figure(&case("log / one writer, only the log preallocated"), ratio(many, plain_single), "×", None)?;
+    // In a segment that is written over a cleaned one no block is new to the file system.
+    report.figure(&case("log, recycled segment"), median(again_many.iter().copied()), "records/s", None)?;
+    report.figure(&case("log / one writer, recycled segments"), ratio(again_many, again_single), "×", None)?;
     for (rival, other) in rivals.iter().zip(others) {
         let name = rival.name;
         report.figure(&case(name), median(other.iter().copied()), "records/s", None)?;

@@ -20,14 +20,8 @@ use super::cgroup::{Cgroup, join};
 
 /// Names the control group that a child joins.
 const GROUP: &str = "ALLUVIUM_MEASURE_CGROUP";
-/// How glibc's allocator is set in a child: it gives back what is free, instead of keeping it in an arena for each thread
-/// (`docs/decisions/0011`). Other allocators don't know these names.
-const ALLOCATOR: [(&str, &str); 4] = [
-    ("MALLOC_ARENA_MAX", "1"),
-    ("MALLOC_MMAP_THRESHOLD_", "65536"),
-    ("MALLOC_TRIM_THRESHOLD_", "65536"),
-    ("MALLOC_TOP_PAD_", "0"),
-];
+/// How jemalloc is set in a child: one arena, and what is free goes back at once (`docs/decisions/0011`). Other allocators don't know the name.
+const ALLOCATOR: (&str, &str) = ("MALLOC_CONF", "narenas:1,dirty_decay_ms:0,muzzy_decay_ms:0");
 /// How often the parent looks around while it waits.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -88,7 +82,7 @@ pub(crate) fn run(
     look: &mut dyn FnMut() -> Result<(), Failure>,
 ) -> Result<Answer, Failure> {
     let mut command = Command::new(env::current_exe()?);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).envs(ALLOCATOR);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).env(ALLOCATOR.0, ALLOCATOR.1);
     if let Some(group) = group {
         command.env(GROUP, group.path());
     }

@@ -29,6 +29,10 @@ use crate::measure::report::{Must, Report};
 use crate::measure::run::{self, Done, memory_figure};
 use crate::measure::{Failure, float, guardian, kernel, mebibytes};
 
+/// A job that counts its MiB takes an allocator that gives back what is free (`docs/decisions/0011`).
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     if let Some(code) = guardian::serve() {
         return code;

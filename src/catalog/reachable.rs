@@ -136,9 +136,23 @@ impl Catalog {
     /// The horizon to announce so that the newest `retain` readable versions (at least the head) stay; `None` where no readable
     /// version lies below them, so that there is nothing to give up.
     pub(crate) fn next_horizon(&self, retain: usize) -> Option<Version> {
-        let mut newest_first = self.versions().rev().skip(retain.max(1) - 1);
+        let promised = self.promised();
+        let mut newest_first = self.versions().rev().filter(|id| id.version <= promised).skip(retain.max(1) - 1);
         let (kept, _given_up) = (newest_first.next()?, newest_first.next()?);
         (kept.version > self.horizon()).then_some(kept.version)
+    }
+
+    /// The newest version that no live claim leaves behind: one above it was made by a writer that has been fenced, and counts only until the
+    /// claimant's first commit.
+    pub(crate) fn promised(&self) -> Version {
+        let claims = self.listing().forks.range(self.head().epoch.next()..);
+        let bases = claims.filter_map(|(_, claim)| match claim {
+            Fork::Damaged(_) => Some(Version::EMPTY),
+            // As for `retire`: a base that cannot be made is one that the claim was never confirmed on.
+            Fork::Whole(record) if self.chain(record.base.at, &BTreeSet::new()).is_err() => None,
+            Fork::Whole(record) => Some(record.base.at.version),
+        });
+        bases.min().unwrap_or(Version(u64::MAX)).min(self.head().version)
     }
 
     /// Finds what may be deleted. The catalogue must be of a listing that was begun after the horizon in it had become durable.
@@ -208,11 +222,15 @@ impl Catalog {
         let from = runs.first()?.from();
         let mut ends: Vec<VersionId> = runs.iter().map(RunName::to).collect(); // as many as the runs
         ends.sort_unstable_by_key(|end| std::cmp::Reverse(end.version));
-        let to = ends.into_iter().take(MOST_ENDS).find(|end| !self.overlaps_in_part(from, end.version))?;
-        let is_within = |run: &&RunName| from <= run.from() && run.to().version <= to.version;
-        if clean.iter().any(|run| run.from() <= from && to.version <= run.to().version) {
+        let is_held = |to: Version| clean.iter().any(|run| run.from() <= from && to <= run.to().version);
+        if is_held(ends.first()?.version) {
             return None;
         }
+        let to = ends.into_iter().take(MOST_ENDS).find(|end| !self.overlaps_in_part(from, end.version))?;
+        if is_held(to.version) {
+            return None;
+        }
+        let is_within = |run: &&RunName| from <= run.from() && run.to().version <= to.version;
         let snapshots = runs.iter().filter(|run| is_within(run) && run.is_snapshot()).count();
         let files = self.listing().runs.iter().filter(|run| self.lineage().owns(run.to())).filter(is_within).count();
         Some(Tangle { from, to, snapshots, files })

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use super::options::MaintenanceOptions;
@@ -39,8 +39,10 @@ pub(super) struct Background {
     me: Weak<Self>,
     options: MaintenanceOptions,
     clock: Arc<dyn Clock>,
-    /// A turn is asked for; how urgently, and 1 more. 0: it is not.
+    /// A bit for each urgency that a turn is asked for with: one job each.
     queued: AtomicU8,
+    /// A turn was due while somebody else did the store's upkeep.
+    was_busy: AtomicBool,
     /// How far a long write had come when the base was last merged beside it.
     merged_at: AtomicU64,
     /// Held for moments only; nothing is called under it.
@@ -58,6 +60,8 @@ struct State {
     pauses: BTreeMap<&'static str, (u32, Duration)>,
     /// How often a task has met damage.
     damage_met: u64,
+    /// What was made last.
+    made: Option<Task>,
     /// When the last scrub was, or the opening.
     scrubbed_at: Duration,
     /// The damage that was met when the last scrub began.
@@ -105,6 +109,12 @@ impl Caretaker for Background {
         }
     }
 
+    fn is_free(&self, core: &Arc<Core>) {
+        if self.was_busy.swap(false, Ordering::SeqCst) {
+            self.look_soon(core);
+        }
+    }
+
     fn tell(&self) -> UpkeepState {
         self.state().told.clone()
     }
@@ -118,6 +128,7 @@ impl Background {
             options,
             clock,
             queued: AtomicU8::new(0),
+            was_busy: AtomicBool::new(false),
             merged_at: AtomicU64::new(0),
             state: Mutex::new(State { scrubbed_at: now, ..State::default() }),
         })
@@ -145,8 +156,10 @@ impl Background {
     fn ask(&self, core: &Arc<Core>, urgency: Urgency) {
         let Some(me) = self.me.upgrade() else { return };
         let urgency = job_urgency(urgency);
+        let bit = 1_u8 << urgency;
         // One that is more urgent does not wait for its turn behind the others: it asks for another one.
-        if self.queued.fetch_max(urgency + 1, Ordering::AcqRel) > urgency {
+        let asked = |queued: u8| (queued < bit).then_some(queued | bit);
+        if self.queued.fetch_update(Ordering::AcqRel, Ordering::Acquire, asked).is_err() {
             return;
         }
         // The job holds no claim on the store's life: a provider that is dropped ends its maintenance.
@@ -154,9 +167,13 @@ impl Background {
         core.backend.upkeep().submit_at(
             urgency,
             Box::new(move || {
-                let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
-                me.queued.store(0, Ordering::Release);
-                if !*has_ended
+                me.queued.fetch_and(!bit, Ordering::AcqRel);
+                // Whoever does the upkeep of this store meanwhile does not hold up that of the others.
+                let has_ended = try_lock(&has_ended).or_else(|| {
+                    me.was_busy.store(true, Ordering::SeqCst);
+                    try_lock(&has_ended)
+                });
+                if has_ended.is_some_and(|has_ended| !*has_ended)
                     && let Some(core) = weak.upgrade()
                     && let Some(left) = me.turn(&core, Turn::Background)
                 {
@@ -200,7 +217,11 @@ impl Background {
             }
             let is_idle =
                 matches!(&done, Done::Nothing) || matches!(&done, Done::Retired(gone) if gone.deleted.is_empty());
-            if !is_idle {
+            // Where something still asks for what has just been made, making it again would not help either.
+            let is_made = matches!(&done, Done::Collapsed { .. } | Done::Snapshot(_));
+            let is_again = std::mem::replace(&mut self.state().made, is_made.then_some(task)) == Some(task);
+            let is_in_vain = is_idle || (is_made && is_again);
+            if !is_in_vain {
                 return self.look(core, &[], turn).map(|left| left.urgency);
             }
             idle.push(task); // the plan would be the same again
@@ -299,6 +320,14 @@ impl Background {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change is one assignment or one call, so it is whole whatever happened to a thread that held it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 

@@ -154,9 +154,12 @@ pub(super) fn plan(catalog: &Catalog, lengths: Lengths<'_>, options: &Maintenanc
     let oldest = oldest_retained(catalog, options.retain_versions);
     let up_to = singles.partition_point(|(run, _)| run.to().version <= options.collapse_up_to);
     let folded = singles.get(..up_to).unwrap_or_default();
-    let most_singles = most_singles(options.retain_versions);
-    let retained = options.retain_versions;
-    let view = Seen { catalog, lengths, base: &base, singles: &singles, folded, most_singles, retained, oldest };
+    // Whoever keeps all there is has no bound in mind.
+    let keeps_all = options.retain_versions == usize::MAX;
+    let retained = if keeps_all { catalog.versions().count() } else { options.retain_versions };
+    let most_singles = most_singles(retained);
+    let up_to = options.collapse_up_to;
+    let view = Seen { catalog, lengths, base: &base, singles: &singles, folded, most_singles, retained, up_to, oldest };
     let settled = view.settled(options.collapse_up_to)?;
     let mut tasks: Vec<Planned> =
         [view.snapshot(), view.collapse_settled(&settled), view.collapse_top(&settled), view.merge(), view.untangle()?]
@@ -178,7 +181,8 @@ pub(super) fn plan(catalog: &Catalog, lengths: Lengths<'_>, options: &Maintenanc
 
 /// The oldest version that is to stay readable: the `retain`th from the top, of those that can be read.
 pub(super) fn oldest_retained(catalog: &Catalog, retain: usize) -> Version {
-    let kept = catalog.versions().rev().take(retain.max(1)).last();
+    let promised = catalog.promised();
+    let kept = catalog.versions().rev().filter(|id| id.version <= promised).take(retain.max(1)).last();
     kept.map_or(Version::EMPTY, |id| id.version)
 }
 
@@ -197,6 +201,8 @@ struct Seen<'c> {
     /// An open maps no more of them.
     most_singles: usize,
     retained: usize,
+    /// Nothing above it is put together.
+    up_to: Version,
     oldest: Version,
 }
 
@@ -288,7 +294,7 @@ impl Seen<'_> {
     /// One run over all those below what is retained that overlap in part, for whose sake they can go.
     fn untangle(&self) -> Result<Option<Planned>> {
         let is_worth_it = |tangle: &Tangle| tangle.from > Version::EMPTY || tangle.snapshots >= TANGLED_SNAPSHOTS;
-        let mut tangles = self.catalog.tangles(self.oldest);
+        let mut tangles = self.catalog.tangles(self.oldest.min(self.up_to));
         tangles.retain(is_worth_it);
         let files: usize = tangles.iter().map(|tangle| tangle.files).sum();
         let largest = tangles.into_iter().max_by_key(|tangle| tangle.files);

@@ -1,6 +1,7 @@
 //! A provider, with somebody who looks after its store: opening one, and its own maintenance.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use super::background::Background;
@@ -13,7 +14,7 @@ use crate::checkpoint::Checkpoint;
 use crate::clock::{Clock, SystemClock};
 use crate::entry::StateStoreId;
 use crate::error::{ErrorKind, Result};
-use crate::store::{Core, Observer, RocksDbProvider, StoreOptions, Upkeep, UpkeepState, write_snapshot};
+use crate::store::{Caretaker, Core, Observer, RocksDbProvider, StoreOptions, Upkeep, UpkeepState, write_snapshot};
 use crate::version::IdSource;
 
 /// So many files more than versions are retained are worth a look at once.
@@ -57,6 +58,7 @@ impl RocksDbProvider {
             if core.files_at_open > many.saturating_mul(4) {
                 // Processes that end after a few commits each leave the background no time.
                 background.catch_up(core);
+                background.is_free(core);
             } else if core.files_at_open > many || !core.passed_over().is_empty() {
                 // What had to be passed over is made anew before the next damage.
                 background.look_soon(core);
@@ -85,9 +87,12 @@ impl RocksDbProvider {
         let core = self.core();
         let options = MaintenanceOptions::from(&core.options);
         // Not beside the background: two that collapse by what each has seen may make runs that overlap in part.
-        let _turn = core.upkeep_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = core.upkeep_ended.lock().unwrap_or_else(PoisonError::into_inner);
         core.merge_base()?;
-        until_nothing_is_left(Urgency::Spare, || self.plan(), |task| act(core, &options, task, observe))
+        let done = until_nothing_is_left(Urgency::Spare, || self.plan(), |task| act(core, &options, task, observe));
+        drop(turn);
+        core.caretaker.get().inspect(|caretaker| caretaker.is_free(core));
+        done
     }
 
     /// Verifies, and makes every damaged run anew whose content is still there in others.
@@ -108,9 +113,19 @@ impl RocksDbProvider {
 /// Does a task for a store that is open: what it reads through follows at once.
 pub(super) fn act(core: &Core, options: &MaintenanceOptions, task: &Task, observe: Observer<'_>) -> Result<Done> {
     match task {
-        Task::Snapshot { .. } => {
-            let at = core.move_base(|directory, chain| write_snapshot(directory, chain, observe))?;
-            Ok(Done::Snapshot(at))
+        Task::Snapshot { at } => {
+            let head = core.head()?;
+            let is_ours = *at == head || (at.epoch == head.epoch && at.version < head.version);
+            if !is_ours {
+                return Ok(Done::Nothing); // somebody else's: it is theirs to look after
+            }
+            let is_written = AtomicBool::new(false);
+            let at = core.move_base(|directory, chain| {
+                let written = write_snapshot(directory, chain, observe)?;
+                is_written.fetch_or(written.is_some(), Ordering::Relaxed);
+                Ok(written)
+            })?;
+            Ok(if is_written.into_inner() { Done::Snapshot(at) } else { Done::Nothing })
         }
         Task::Collapse { from, to } => {
             let done = run(&core.directory, options, task, observe)?;

@@ -299,6 +299,17 @@ fn runs_that_several_maintainers_make_across_each_other_do_not_pile_up() {
 }
 
 #[test]
+fn whoever_keeps_all_versions_has_few_deltas_to_replay_all_the_same() {
+    let mut paper = Paper::new(Workload { keys: 1_000_000, changed: 10, retain: usize::MAX });
+    for _ in 0..900 {
+        paper.commit();
+    }
+    paper.upkeep(Urgency::Due);
+    assert!(paper.most_replayed < 32, "{}", paper.most_replayed);
+    paper.check_retained();
+}
+
+#[test]
 fn a_writer_that_is_started_anew_for_every_commit_leaves_a_bounded_number_of_claims() {
     let mut paper = Paper::new(Workload { keys: 1_000_000, changed: 10, retain: 10 });
     for number in 1..=5_000_u64 {

@@ -177,6 +177,7 @@ pub(super) fn until_nothing_is_left(
     let mut idle = Vec::new(); // what turned out to be done already, or cannot be
     let mut failure = None;
     let mut is_repaired = false;
+    let mut made: Vec<Task> = Vec::new(); // each once
     loop {
         let tasks = plan()?.tasks;
         let next = tasks.iter().find(|planned| planned.urgency >= urgency && !idle.contains(&planned.task));
@@ -184,7 +185,12 @@ pub(super) fn until_nothing_is_left(
         match run(&next.task) {
             Ok(Done::Nothing) => idle.push(next.task),
             Ok(Done::Retired(retired)) if retired.deleted.is_empty() => idle.push(next.task),
-            Ok(something) => done.push(something),
+            // Where something still asks for what has been made, making it again would not help either.
+            Ok(Done::Collapsed { .. } | Done::Snapshot(_)) if made.contains(&next.task) => idle.push(next.task),
+            Ok(something) => {
+                done.push(something);
+                made.push(next.task);
+            }
             // What can be mended is, once; what still fails then does not keep the rest from being done.
             Err(error) if is_about_the_file(&error) && !is_repaired => {
                 is_repaired = true;

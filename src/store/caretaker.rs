@@ -10,6 +10,9 @@ pub(crate) trait Caretaker: Send + Sync + Debug {
     /// Hears of every commit. Returns at once.
     fn committed(&self, core: &Arc<Core>);
 
+    /// Hears that the store's upkeep, which somebody else did, is over.
+    fn is_free(&self, core: &Arc<Core>);
+
     /// How it is doing.
     fn tell(&self) -> UpkeepState;
 }

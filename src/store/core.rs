@@ -404,13 +404,12 @@ impl Core {
     }
 
     /// The newest committed version.
-    pub(super) fn head(&self) -> Result<VersionId> {
-        let (head, is_stale) = {
+    pub(crate) fn head(&self) -> Result<VersionId> {
+        let (head, epoch, is_stale) = {
             let state = self.state();
-            (state.head, state.is_stale)
+            (state.head, state.epoch, state.is_stale)
         };
-        // After a commit was cut off, only the directory knows.
-        if is_stale { Ok(self.directory.catalog()?.head()) } else { Ok(head) }
+        if is_stale { self.directory.head_of(epoch, head) } else { Ok(head) }
     }
 
     /// The newest generation of several, and the version that it lies on: where commits went on after a move of the base that failed.

@@ -207,6 +207,13 @@ impl StoreDirectory {
         }
     }
 
+    /// The newest version for whoever has claimed `epoch` when `head` was that, after a commit that was cut off: only the directory knows. What
+    /// a fenced writer has left there lies below the claim and is nothing to the claimant.
+    pub(super) fn head_of(&self, epoch: Epoch, head: VersionId) -> Result<VersionId> {
+        let found = self.catalog()?.head();
+        Ok(if found.epoch >= epoch { found } else { head })
+    }
+
     /// The epochs that are claimed, in no order.
     pub(super) fn fork_epochs(&self) -> Result<Vec<Epoch>> {
         let entries = self.checkpoint.list(&self.forks_path())?; // as many as forks are kept
@@ -338,7 +345,7 @@ impl StoreDirectory {
         }
         // Durably, or the new file would be published under a name that a crash brings back.
         self.sync()?;
-        made.publish().map(drop)
+        made.publish(self).map(drop)
     }
 
     /// Starts a new run under a temporary name.

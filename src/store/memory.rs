@@ -218,11 +218,11 @@ impl Core {
     }
 
     fn head(&self) -> Result<VersionId> {
-        let (head, is_stale) = {
+        let (head, epoch, is_stale) = {
             let state = self.state();
-            (state.head, state.is_stale)
+            (state.head, state.epoch, state.is_stale)
         };
-        if is_stale { Ok(self.directory.catalog()?.head()) } else { Ok(head) }
+        if is_stale { self.directory.head_of(epoch, head) } else { Ok(head) }
     }
 
     /// The map of `version`, ready to be written on. The caller holds the writer slot.

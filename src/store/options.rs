@@ -204,6 +204,10 @@ impl StoreOptions {
 
     /// How many of the newest versions stay readable when the store is cleaned up; 100 unless set, at least 1.
     ///
+    /// The store then has at most so many files, 3 · log₂ of all versions ever, and a constant: 48 collapsed runs whose parts are still
+    /// retained (96 where `maintain` is called all the time), 48 single deltas that wait to be collapsed (`versions / 32` where that is more),
+    /// and those of the commits since the background last looked.
+    ///
     /// # Errors
     /// `InvalidInput` for 0.
     pub fn retain_versions(mut self, versions: usize) -> Result<Self> {
@@ -230,8 +234,8 @@ impl StoreOptions {
     }
 
     /// The most bytes a second that the background writes to collapse and to take snapshots; unless set, as fast as it can. The stores of a
-    /// backend share the thread that does it: while it waits for one, the others wait too, until one of them needs it urgently or this store
-    /// has made thousands of commits meanwhile. Then no pace is kept.
+    /// backend share the thread that does it: while it waits for one, the others wait too, until the reads of one of them, this one
+    /// too, suffer from it, or this store has made thousands of commits meanwhile. Then no pace is kept.
     #[must_use]
     pub fn upkeep_pace(mut self, bytes_per_second: NonZeroU64) -> Self {
         self.pace = Some(bytes_per_second);

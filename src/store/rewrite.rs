@@ -38,15 +38,20 @@ impl Prepared {
         self.file.sync()
     }
 
-    /// Gives the run its name. Where somebody else made the same content under the same name, that does.
+    /// Gives the run its name. Where somebody else made the same content under the same name, that does, as long as it can be opened.
     ///
     /// # Errors
     /// After a failure nothing is visible, or the whole file is; both are right.
-    pub(crate) fn publish(self) -> Result<RunName> {
+    pub(crate) fn publish(self, directory: &StoreDirectory) -> Result<RunName> {
         let Self { name, file } = self;
         match file.publish() {
             Ok(()) => Ok(name),
-            Err(PublishError::NotPublished(error)) if error.is_already_exists() => Ok(name),
+            Err(PublishError::NotPublished(error)) if error.is_already_exists() => {
+                let opened = directory.open_run(&name).map(|_| name);
+                opened.map_err(|error| {
+                    error.context(format!("the run {name} is there, but is of no use: repair the store"))
+                })
+            }
             Err(PublishError::NotPublished(error) | PublishError::Unknown(error)) => {
                 Err(error.context(format!("the run {name} was not made")))
             }
@@ -69,7 +74,7 @@ pub(crate) fn write_snapshot(
     if is_snapshot {
         return Ok(None);
     }
-    prepare_snapshot(directory, chain, observer)?.map(Prepared::publish).transpose()
+    prepare_snapshot(directory, chain, observer)?.map(|made| made.publish(directory)).transpose()
 }
 
 /// As [`write_snapshot`], without giving it its name.
@@ -115,7 +120,7 @@ pub(crate) fn collapse(
     newest_first: &[Arc<Run>],
     observer: Observer<'_>,
 ) -> Result<Option<RunName>> {
-    prepare_collapsed(directory, newest_first, observer)?.map(Prepared::publish).transpose()
+    prepare_collapsed(directory, newest_first, observer)?.map(|made| made.publish(directory)).transpose()
 }
 
 /// As [`collapse`], without giving it its name.

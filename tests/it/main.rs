@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod bad_input;
 #[cfg(test)]
+mod beside_others;
+#[cfg(test)]
 mod care;
 #[cfg(feature = "cli")]
 #[cfg(test)]
