@@ -78,6 +78,10 @@ pub(super) fn repair(args: &Repair, console: &mut Console<'_>) -> Outcome<Exit> 
             console.say(harmless(&format!("  beyond repair: {}: {}", broken.file.display(), broken.damage)))?;
         }
         console.say(format!("  versions lost: {}; readable: {}", spans(&repaired.lost), spans(&repaired.readable)))?;
+        if broken > 0 && repaired.lost.is_empty() {
+            let advice = "no entry is damaged: the next version's snapshot (`compact --snapshot`) takes over all there is, and `retire` lets go of the file";
+            console.say(format!("  {advice}"))?;
+        }
         Ok(exit)
     })
 }

@@ -108,6 +108,10 @@ pub(super) fn repair(
     let irreparable = left.into_iter().map(|run| (directory.display_path(run.name), run.damage));
     let irreparable = irreparable.chain(not_runs.cloned());
     repaired.irreparable = irreparable.map(|(file, damage)| Irreparable { file, damage }).collect();
+    // What is damaged where nobody looks still makes its version.
+    for run in found.damaged_runs.iter().filter(|run| run.can_be_read) {
+        damaged.remove(&run.name);
+    }
     let mut attempt = 0;
     loop {
         attempt += 1;

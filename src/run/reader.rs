@@ -263,6 +263,18 @@ impl Run {
         verify::verify(self, observe)
     }
 
+    /// Whether gets and scans find everything, in spite of what [`verify`](Self::verify) may have met.
+    ///
+    /// # Errors
+    /// The first thing that they would stumble over.
+    pub(crate) fn can_be_read(self: &Arc<Self>) -> Result<()> {
+        verify::can_be_read(self)
+    }
+
+    pub(super) fn top(&self) -> &[u8] {
+        &self.top
+    }
+
     #[inline]
     pub(super) fn stripe(&self, top: &IndexView<'_, StripePlace>, number: usize) -> Result<Stripe> {
         match top.entry(number) {

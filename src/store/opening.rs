@@ -154,6 +154,19 @@ impl StoreDirectory {
         read.map(|()| run)
     }
 
+    /// Whether all that the run called `name` holds can be read, though it is damaged.
+    ///
+    /// # Errors
+    /// What is not about the file.
+    pub(super) fn can_be_read(&self, catalog: &Catalog, name: &RunName) -> Result<bool> {
+        let opened = self.open_anew(name, Access::Positioned).and_then(|run| self.of_this_store(catalog, name, run));
+        match opened.and_then(|run| run.can_be_read()) {
+            Ok(()) => Ok(true),
+            Err(error) if is_about_the_file(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// As [`verify_run`](Self::verify_run), unless that was done before.
     pub(super) fn prove_run(
         &self,

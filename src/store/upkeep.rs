@@ -36,6 +36,8 @@ pub(crate) struct DamagedRun {
     /// Which one it is, if it says so: another one of its name was made anew meanwhile.
     pub(crate) id: Option<RunId>,
     pub(crate) damage: String,
+    /// Whether all that it holds can be read all the same: the damage lies in padding, say.
+    pub(crate) can_be_read: bool,
 }
 
 /// Versions from one to another, both among them.
@@ -109,8 +111,8 @@ pub(crate) fn verify(directory: &StoreDirectory, observe: &mut dyn FnMut(u64) ->
             Err(error) if error.is_not_found() => continue, // cleaned up since the listing
             Err(error) if is_about_the_file(&error) => {
                 verified.damaged.push((directory.display_path(name), error.to_string()));
-                let id = directory.run_id(name);
-                verified.damaged_runs.push(DamagedRun { name: *name, id, damage: error.to_string() });
+                let (id, can_be_read) = (directory.run_id(name), directory.can_be_read(&catalog, name)?);
+                verified.damaged_runs.push(DamagedRun { name: *name, id, damage: error.to_string(), can_be_read });
             }
             Err(error) => return Err(error),
         }
@@ -128,7 +130,7 @@ pub(crate) fn verify(directory: &StoreDirectory, observe: &mut dyn FnMut(u64) ->
 
 /// The versions that are lost; looks again where a clean-up by somebody else may have overtaken the listing.
 pub(super) fn lost(directory: &StoreDirectory, catalog: &Catalog, damaged: &[DamagedRun]) -> Result<Vec<VersionSpan>> {
-    let damaged: BTreeSet<RunName> = damaged.iter().map(|run| run.name).collect();
+    let damaged: BTreeSet<RunName> = damaged.iter().filter(|run| !run.can_be_read).map(|run| run.name).collect();
     let mut lost = readable_and_lost(catalog, &damaged).1;
     for _ in 1..MOST_ATTEMPTS {
         if lost.is_empty() {

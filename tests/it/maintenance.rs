@@ -147,7 +147,7 @@ fn a_bad_collapsed_delta_is_made_anew_while_its_parts_are_there_and_reported_whe
     assert_eq!(provider.collapse().unwrap(), Version(20));
     drop(provider);
     let collapsed = files(&disk, "-00000000000000000020.00000000000000000001.delta").pop().unwrap();
-    disk.flip_bit(&collapsed, 8 * 200).unwrap();
+    disk.flip_bit(&collapsed, 8 * 4_200).unwrap();
     let maintenance = maintenance(&disk, 100);
     let without_parts = disk.fork();
     let repaired = maintenance.repair(GO_ON).unwrap();

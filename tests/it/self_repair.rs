@@ -263,3 +263,27 @@ fn where_a_fork_is_damaged_everything_below_it_is_told_to_be_lost() {
     assert_eq!(found.lost, [VersionSpan { first: Version(1), last: Version(30) }]);
     assert_eq!(found.damaged.len(), 1);
 }
+
+#[test]
+fn damage_where_nobody_looks_costs_no_version() {
+    let disk = SimDisk::new(11);
+    let provider = open(&disk, manual());
+    (1..=20).for_each(|version| put(&provider, version, version, 10));
+    provider.snapshot().unwrap();
+    drop(provider);
+    let maintainer = maintenance(&disk, 1);
+    maintainer.maintain(GO_ON).unwrap();
+    disk.flip_bit(files(&disk, ".snapshot").pop().unwrap(), 8 * 3_000).unwrap(); // the padding before the first page
+    let found = maintainer.verify(GO_ON).unwrap();
+    assert_eq!((found.damaged.len(), found.lost), (1, Vec::new()));
+    let repaired = maintainer.repair(GO_ON).unwrap();
+    assert_eq!((repaired.irreparable.len(), repaired.lost.len()), (1, 0), "nothing else holds it");
+    assert_eq!(repaired.readable, [VersionSpan { first: Version(20), last: Version(20) }]);
+    assert!(repaired.into_result().is_err());
+    let provider = open(&disk, manual());
+    put(&provider, 21, 21, 10);
+    provider.snapshot().unwrap();
+    maintainer.maintain(GO_ON).unwrap();
+    assert_eq!(maintainer.verify(GO_ON).unwrap().damaged, []);
+    assert_eq!(newest(&provider.begin(Version(21)).unwrap()).unwrap(), 21);
+}
