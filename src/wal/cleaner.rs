@@ -35,8 +35,7 @@ pub(super) fn clean(shelf: &Shelf, recycles: usize, is_over: impl Fn(&Segment) -
         }
         paths.extend(old_horizons(shelf, horizon));
     }
-    let spares = if recycles > 0 && !over.is_empty() { count_spares(shelf)? } else { 0 };
-    let mut room = recycles.saturating_sub(spares);
+    let mut room = recycles.saturating_sub(shelf.spares());
     // Newest first, so that without a horizon a crash would show: the oldest would stay in front of a hole.
     for segment in over.iter().rev() {
         let Some(removed) = shelf.remove(segment.number()) else { continue };
@@ -47,6 +46,7 @@ pub(super) fn clean(shelf: &Shelf, recycles: usize, is_over: impl Fn(&Segment) -
         let spare = shelf.dir.join(Side::Spare(segment.number()).to_string());
         if room > 0 && is_free && shelf.disk.rename_new(&path, &spare).is_ok() {
             room -= 1;
+            shelf.add_spare(spare);
             cleaned.deleted += 1;
         } else {
             paths.push(path);
@@ -90,9 +90,4 @@ fn old_horizons(shelf: &Shelf, horizon: u64) -> Vec<PathBuf> {
     let old =
         entries.iter().filter(|entry| matches!(Side::parse(&entry.name), Some(Side::Horizon(at)) if at < horizon));
     old.map(|entry| shelf.dir.join(&entry.name)).collect()
-}
-
-fn count_spares(shelf: &Shelf) -> Result<usize> {
-    let entries = shelf.disk.list(&shelf.dir)?;
-    Ok(entries.iter().filter(|entry| matches!(Side::parse(&entry.name), Some(Side::Spare(_)))).count())
 }

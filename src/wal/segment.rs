@@ -134,13 +134,24 @@ pub(super) struct Shelf {
     segments: RwLock<BTreeMap<u64, Arc<Segment>>>,
     /// Files that belong to no segment of the map any more. Nothing is taken under it.
     condemned: Mutex<Vec<PathBuf>>,
+    /// Files of cleaned segments that may be written over: those that this very log has cleaned. One that a crash has left may be, under its
+    /// new name too, a segment that counts. Nothing is taken under it.
+    spares: Mutex<Vec<PathBuf>>,
     /// The segments whose files are open, in the order of opening. `Segment::file` is taken under it.
     open: Mutex<VecDeque<Arc<Segment>>>,
 }
 
 impl Shelf {
     pub(super) fn new(disk: Arc<dyn Disk>, dir: PathBuf, planted: Planted) -> Self {
-        Self { disk, dir, planted, segments: RwLock::default(), condemned: Mutex::default(), open: Mutex::default() }
+        Self {
+            disk,
+            dir,
+            planted,
+            segments: RwLock::default(),
+            condemned: Mutex::default(),
+            spares: Mutex::default(),
+            open: Mutex::default(),
+        }
     }
 
     pub(super) fn add(&self, segment: Arc<Segment>) {
@@ -165,6 +176,18 @@ impl Shelf {
 
     pub(super) fn condemn(&self, path: PathBuf) {
         self.condemned.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+    }
+
+    pub(super) fn add_spare(&self, path: PathBuf) {
+        self.spares.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+    }
+
+    pub(super) fn take_spare(&self) -> Option<PathBuf> {
+        self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    pub(super) fn spares(&self) -> usize {
+        self.spares.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// The files that wait to be deleted; they are the caller's now.

@@ -436,15 +436,10 @@ impl SegmentSink {
     /// The file that the segment is begun in: a cleaned one, or a name for a new one.
     fn take_spare(&self, number: u64) -> (PathBuf, bool) {
         let temporary = self.shelf.dir.join(Side::Temporary(number).to_string());
-        if self.options.recycles > 0
-            && let Ok(entries) = self.shelf.disk.list(&self.shelf.dir)
+        if let Some(spare) = self.shelf.take_spare()
+            && self.shelf.disk.rename_new(&spare, &temporary).is_ok()
         {
-            let mut spares = entries.iter().filter(|entry| matches!(Side::parse(&entry.name), Some(Side::Spare(_))));
-            if let Some(spare) = spares.next()
-                && self.shelf.disk.rename_new(&self.shelf.dir.join(&spare.name), &temporary).is_ok()
-            {
-                return (temporary, true);
-            }
+            return (temporary, true);
         }
         (temporary, false)
     }

@@ -172,8 +172,8 @@ fn list(disk: &dyn Disk, dir: &Path) -> Result<Survey> {
         let Some(side) = Side::parse(&entry.name) else { continue };
         match side {
             Side::Horizon(number) => horizons.push((number, path)),
-            Side::Temporary(_) => survey.leftovers.push(path),
-            Side::Cut(..) | Side::Void(_) | Side::Spare(_) => {}
+            Side::Temporary(_) | Side::Spare(_) => survey.leftovers.push(path),
+            Side::Cut(..) | Side::Void(_) => {}
         }
         let (Side::Horizon(number) | Side::Cut(number, _) | Side::Void(number) | Side::Temporary(number)) = side else {
             continue;
