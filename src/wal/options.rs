@@ -101,7 +101,8 @@ pub struct LogOptions {
     /// Whether a segment's room is reserved when it is made: a sync then has less to write (decision 8 has the figures), and a full disk shows
     /// when a segment begins. What is not used is given back by the seal; a crash leaves it until the segment is cleaned. True.
     pub preallocates: bool,
-    /// How many cleaned segments are kept to be written over.
+    /// How many cleaned segments are kept to be written over: none of their blocks is new to the file system, so a sync has less to write (decision 8
+    /// has the figures). Each takes the room of a segment. 1; an opening forgets those of the time before.
     pub recycles: usize,
     /// What opening and reading do about damage.
     pub recovery: RecoveryMode,
@@ -127,7 +128,7 @@ impl Default for LogOptions {
             codec: RecordCodec::default(),
             rewrites_after_failed_sync: true,
             preallocates: true,
-            recycles: 0,
+            recycles: 1,
             recovery: RecoveryMode::default(),
             recovery_observer: RecoveryObserver::default(),
             read_threads: 1,
