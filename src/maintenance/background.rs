@@ -173,7 +173,9 @@ impl Background {
                     me.was_busy.store(true, Ordering::SeqCst);
                     try_lock(&has_ended)
                 });
-                if has_ended.is_some_and(|has_ended| !*has_ended)
+                // Held during the turn: a provider that is dropped waits for it.
+                if let Some(has_ended) = has_ended
+                    && !*has_ended
                     && let Some(core) = weak.upgrade()
                     && let Some(left) = me.turn(&core, Turn::Background)
                 {
