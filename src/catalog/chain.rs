@@ -102,11 +102,8 @@ impl Steps {
 
     /// The step to `version`, if a chain to it exists.
     pub(crate) fn find(&self, version: Version) -> Option<&Step> {
-        // Mostly it is the last one that a single delta is laid on.
-        match self.0.last().filter(|last| last.version() <= version) {
-            Some(last) => (last.version() == version).then_some(last),
-            None => self.0.get(self.0.binary_search_by_key(&version, Step::version).ok()?),
-        }
+        let place = self.0.binary_search_by_key(&version, Step::version).ok()?;
+        self.0.get(place)
     }
 
     /// All versions that a chain exists for, in ascending order.

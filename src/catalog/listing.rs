@@ -28,7 +28,7 @@ impl Listing {
     /// With the files of these names that lie directly in the store's directory.
     pub(crate) fn of<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         let mut listing = Self::default();
-        // The runs all at once: a set that grows by one at a time, in the order of a directory, takes twice as long.
+        // The runs all at once: they are sorted then, and not searched for a place one by one.
         let runs = names.into_iter().filter_map(|name| match FileName::parse(name) {
             Some(FileName::Run(run)) => Some(run),
             Some(FileName::Horizon(version)) => {

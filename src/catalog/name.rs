@@ -216,11 +216,8 @@ fn write_path(f: &mut fmt::Formatter<'_>, directory: &str, name: &str) -> fmt::R
 }
 
 fn number(text: &str) -> Option<u64> {
-    let digit = |number: u64, byte: u8| {
-        let digit = byte.checked_sub(b'0').filter(|digit| *digit <= 9)?;
-        number.checked_mul(10)?.checked_add(u64::from(digit))
-    };
-    if text.len() == DIGITS { text.bytes().try_fold(0, digit) } else { None }
+    let canonical = text.len() == DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
+    if canonical { text.parse().ok() } else { None }
 }
 
 fn hex16(text: &str) -> Option<[u8; 16]> {

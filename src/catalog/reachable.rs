@@ -136,23 +136,17 @@ impl Catalog {
     /// The horizon to announce so that the newest `retain` readable versions (at least the head) stay; `None` where no readable
     /// version lies below them, so that there is nothing to give up.
     pub(crate) fn next_horizon(&self, retain: usize) -> Option<Version> {
-        let promised = self.promised();
-        let mut newest_first = self.versions().rev().filter(|id| id.version <= promised).skip(retain.max(1) - 1);
+        let mut newest_first = self.lasting().skip(retain.max(1) - 1);
         let (kept, _given_up) = (newest_first.next()?, newest_first.next()?);
         (kept.version > self.horizon()).then_some(kept.version)
     }
 
-    /// The newest version that no live claim leaves behind: one above it was made by a writer that has been fenced, and counts only until the
-    /// claimant's first commit.
-    pub(crate) fn promised(&self) -> Version {
-        let claims = self.listing().forks.range(self.head().epoch.next()..);
-        let bases = claims.filter_map(|(_, claim)| match claim {
-            Fork::Damaged(_) => Some(Version::EMPTY),
-            // As for `retire`: a base that cannot be made is one that the claim was never confirmed on.
-            Fork::Whole(record) if self.chain(record.base.at, &BTreeSet::new()).is_err() => None,
-            Fork::Whole(record) => Some(record.base.at.version),
-        });
-        bases.min().unwrap_or(Version(u64::MAX)).min(self.head().version)
+    /// The readable versions that no live claim leaves behind, the newest first: one above them was made by a writer that has been fenced, and
+    /// counts only until the claimant's first commit. None where it cannot be known what a claim builds on.
+    pub(crate) fn lasting(&self) -> impl Iterator<Item = VersionId> {
+        let lowest = self.claims().map(|bases| bases.iter().map(|base| base.version).min());
+        let newest = lowest.map_or(Version::EMPTY, |lowest| lowest.unwrap_or(self.head().version));
+        self.versions().rev().filter(move |id| id.version <= newest)
     }
 
     /// Finds what may be deleted. The catalogue must be of a listing that was begun after the horizon in it had become durable.

@@ -217,13 +217,8 @@ impl Background {
                     tracing::error!(file = %left.file.display(), damage = %left.damage, "a file cannot be made anew");
                 }
             }
-            let is_idle =
-                matches!(&done, Done::Nothing) || matches!(&done, Done::Retired(gone) if gone.deleted.is_empty());
-            // Where something still asks for what has just been made, making it again would not help either.
-            let is_made = matches!(&done, Done::Collapsed { .. } | Done::Snapshot(_));
-            let is_again = std::mem::replace(&mut self.state().made, is_made.then_some(task)) == Some(task);
-            let is_in_vain = is_idle || (is_made && is_again);
-            if !is_in_vain {
+            let is_again = std::mem::replace(&mut self.state().made, done.is_made().then_some(task)) == Some(task);
+            if !(done.is_nothing() || is_again) {
                 return self.look(core, &[], turn).map(|left| left.urgency);
             }
             idle.push(task); // the plan would be the same again

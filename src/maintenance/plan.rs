@@ -152,15 +152,15 @@ pub(super) fn plan(catalog: &Catalog, lengths: Lengths<'_>, options: &Maintenanc
     let base = chain.base.iter().map(sized).collect::<Result<Vec<_>>>()?; // one chain
     let singles = chain.singles.iter().map(sized).collect::<Result<Vec<_>>>()?; // one chain
     let oldest = oldest_retained(catalog, options.retain_versions);
-    let up_to = singles.partition_point(|(run, _)| run.to().version <= options.collapse_up_to);
-    let folded = singles.get(..up_to).unwrap_or_default();
+    let up_to = options.collapse_up_to;
+    let folded = singles.partition_point(|(run, _)| run.to().version <= up_to);
+    let folded = singles.get(..folded).unwrap_or_default();
     // Whoever keeps all there is has no bound in mind.
     let keeps_all = options.retain_versions == usize::MAX;
     let retained = if keeps_all { catalog.versions().count() } else { options.retain_versions };
     let most_singles = most_singles(retained);
-    let up_to = options.collapse_up_to;
     let view = Seen { catalog, lengths, base: &base, singles: &singles, folded, most_singles, retained, up_to, oldest };
-    let settled = view.settled(options.collapse_up_to)?;
+    let settled = view.settled()?;
     let mut tasks: Vec<Planned> =
         [view.snapshot(), view.collapse_settled(&settled), view.collapse_top(&settled), view.merge(), view.untangle()?]
             .into_iter()
@@ -181,8 +181,7 @@ pub(super) fn plan(catalog: &Catalog, lengths: Lengths<'_>, options: &Maintenanc
 
 /// The oldest version that is to stay readable: the `retain`th from the top, of those that can be read.
 pub(super) fn oldest_retained(catalog: &Catalog, retain: usize) -> Version {
-    let promised = catalog.promised();
-    let kept = catalog.versions().rev().filter(|id| id.version <= promised).take(retain.max(1)).last();
+    let kept = catalog.lasting().take(retain.max(1)).last();
     kept.map_or(Version::EMPTY, |id| id.version)
 }
 
@@ -258,10 +257,10 @@ impl Seen<'_> {
 
     /// The single deltas that only lead to the oldest retained version. They are those of its own chain: a run that reaches
     /// across it, into what is retained, is of no use to it, and lets none of them go.
-    fn settled(&self, up_to: Version) -> Result<Vec<(RunName, u64)>> {
+    fn settled(&self) -> Result<Vec<(RunName, u64)>> {
         let Some(oldest) = self.catalog.at(self.oldest) else { return Ok(Vec::new()) };
         let singles = self.catalog.chain(oldest, &BTreeSet::new())?.singles;
-        let folded = singles.iter().take_while(|run| run.to().version <= up_to);
+        let folded = singles.iter().take_while(|run| run.to().version <= self.up_to);
         folded.map(|run| Ok((*run, (self.lengths)(run)?))).collect() // one chain
     }
 

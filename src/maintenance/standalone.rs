@@ -64,6 +64,22 @@ pub enum Done {
     Nothing,
 }
 
+impl Done {
+    /// Whether the files are as they were, so that a plan would be the same again.
+    pub(super) fn is_nothing(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Retired(retired) => retired.deleted.is_empty(),
+            Self::Collapsed { .. } | Self::Snapshot(_) | Self::Repaired(_) => false,
+        }
+    }
+
+    /// Whether there is a new run. Where something still asks for what has just been made, making it again would not help either.
+    pub(super) fn is_made(&self) -> bool {
+        matches!(self, Self::Collapsed { .. } | Self::Snapshot(_))
+    }
+}
+
 impl Maintenance {
     /// Of the store called `id` in `checkpoint`. Touches nothing; a store that does not exist has nothing to do.
     #[must_use]
@@ -177,19 +193,16 @@ pub(super) fn until_nothing_is_left(
     let mut idle = Vec::new(); // what turned out to be done already, or cannot be
     let mut failure = None;
     let mut is_repaired = false;
-    let mut made: Vec<Task> = Vec::new(); // each once
+    let mut made: Vec<Task> = Vec::new(); // runs, each once
     loop {
         let tasks = plan()?.tasks;
         let next = tasks.iter().find(|planned| planned.urgency >= urgency && !idle.contains(&planned.task));
         let Some(next) = next else { return failure.map_or(Ok(done), Err) };
         match run(&next.task) {
-            Ok(Done::Nothing) => idle.push(next.task),
-            Ok(Done::Retired(retired)) if retired.deleted.is_empty() => idle.push(next.task),
-            // Where something still asks for what has been made, making it again would not help either.
-            Ok(Done::Collapsed { .. } | Done::Snapshot(_)) if made.contains(&next.task) => idle.push(next.task),
+            Ok(outcome) if outcome.is_nothing() || made.contains(&next.task) => idle.push(next.task),
             Ok(something) => {
+                made.extend(something.is_made().then_some(next.task));
                 done.push(something);
-                made.push(next.task);
             }
             // What can be mended is, once; what still fails then does not keep the rest from being done.
             Err(error) if is_about_the_file(&error) && !is_repaired => {

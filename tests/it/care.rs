@@ -39,6 +39,16 @@ pub(super) fn files(disk: &SimDisk, suffix: &str) -> Vec<PathBuf> {
     disk.files().into_iter().filter(|path| path.to_string_lossy().ends_with(suffix)).collect()
 }
 
+/// Waits for what other threads bring about; whether it came.
+pub(super) fn comes(is_so: impl Fn() -> bool) -> bool {
+    let mut patience = 50_000_000_u64; // minutes
+    while !is_so() && patience > 0 {
+        patience -= 1;
+        std::thread::yield_now();
+    }
+    patience > 0
+}
+
 /// Time that is moved by hand.
 #[derive(Debug, Default)]
 pub(super) struct ByHand(pub(super) AtomicU64);

@@ -9,6 +9,8 @@ use alluvium::fs::SimDisk;
 use alluvium::prelude::*;
 use alluvium::{Backend, FamilyId, LocalCheckpoint, RocksDbProvider, StateStoreId, StoreOptions, Upkeep, Version};
 
+use super::care::comes;
+
 const FAMILY: FamilyId = FamilyId::DEFAULT;
 
 fn open(disk: &SimDisk, backend: &Backend, options: StoreOptions) -> RocksDbProvider {
@@ -221,22 +223,14 @@ fn a_store_that_is_maintained_slowly_does_not_hold_up_what_is_urgent_for_others(
     // At a byte a second its first collapse would take hours.
     let slow = open(0, StoreOptions::default().retain_versions(5).unwrap().upkeep_pace(NonZeroU64::MIN));
     (1..=300).for_each(|version| commit(&slow, version));
-    wait_until(|| disk.files().iter().any(|path| path.to_string_lossy().contains("/.tmp-")));
+    assert!(comes(|| disk.files().iter().any(|path| path.to_string_lossy().contains("/.tmp-"))));
     let done = slow.upkeep().tasks_done;
     let other = open(1, StoreOptions::default().collapse_from(1).longest_tail(2).unwrap());
     (1..=300).for_each(|version| commit(&other, version));
-    wait_until(|| slow.upkeep().tasks_done > done && other.upkeep().tasks_done > 0);
-    wait_until(|| other.upkeep().read_sources < 32);
+    assert!(comes(|| slow.upkeep().tasks_done > done && other.upkeep().tasks_done > 0));
+    assert!(comes(|| other.upkeep().read_sources < 32));
     // And no store of its own.
     let slow = open(2, StoreOptions::default().retain_versions(5).unwrap().upkeep_pace(NonZeroU64::MIN));
     (1..=6_000).for_each(|version| commit(&slow, version));
-    wait_until(|| slow.upkeep().tasks_done > 0);
-}
-
-fn wait_until(is_so: impl Fn() -> bool) {
-    let mut patience = 50_000_000_u64; // minutes
-    while !is_so() {
-        patience = patience.checked_sub(1).expect("it never came");
-        std::thread::yield_now();
-    }
+    assert!(comes(|| slow.upkeep().tasks_done > 0));
 }
