@@ -87,6 +87,7 @@ impl<S: Sink> Group<S> {
         let done = next.previous();
         let state = State {
             sink: Some(sink),
+            gathering: None,
             queue: VecDeque::new(),
             next,
             written: done,
@@ -157,28 +158,30 @@ impl<S: Sink> Group<S> {
                 flushes: false,
                 alone: need == Need::OwnSync,
                 ticket: Arc::new(Ticket::new()),
-                waiters: Vec::with_capacity(expected),
+                needs: Vec::with_capacity(expected),
                 owed: None,
             });
         }
         let Some(batch) = state.queue.back_mut() else { return Err(Error::invalid("the queue lost a batch")) };
-        let (place, before) = (batch.waiters.len(), batch.bytes);
+        let (place, before) = (batch.needs.len(), batch.bytes);
         batch.syncs |= need != Need::Written;
         batch.flushes |= count == 0 && need == Need::Written;
         batch.bytes += bytes;
         batch.records.extend(records);
-        batch.waiters.push((current(), need));
+        batch.needs.push(need);
         let ticket = Arc::clone(&batch.ticket);
         if state.sink.is_some() && state.queue.len() == 1 && place == 0 {
             self.lead(state);
         } else {
-            let waiting = state.waiting();
-            if waiting >= state.pace.expected
-                && let Some(leader) = state.pace.gatherer.take()
-            {
-                leader.unpark();
+            let completes = state.waiting() >= state.pace.expected;
+            match state.gathering.take_if(|_| completes) {
+                Some((sink, _)) => {
+                    state.pace.fruitless = 0;
+                    let after = self.write_front(state, sink);
+                    self.go_on(after);
+                }
+                None => drop(state),
             }
-            drop(state);
         }
         let waiter = Waiter { ticket, place, asked: Asked { need, first, count } };
         self.wait(&waiter, deadline).map(|placement| Written { first, placement, before })
@@ -261,6 +264,7 @@ impl<S: Sink> Group<S> {
     /// The writer whom this thread is waits for its batch, and leads it if it is appointed.
     fn wait(&self, waiter: &Waiter<S::Placement>, deadline: Option<Duration>) -> Result<S::Placement> {
         let mut patience = PATIENCE;
+        let mut is_listed = false;
         loop {
             if patience > 0 && !waiter.ticket.has_news() {
                 patience -= 1;
@@ -271,20 +275,22 @@ impl<S: Sink> Group<S> {
             if let Some(answer) = ticket.answer(waiter.asked) {
                 return answer;
             }
-            let leads = ticket.leader == Some(waiter.place);
-            if leads {
-                ticket.leader = None;
-            }
-            drop(ticket);
-            if leads {
+            if ticket.leader.take_if(|leader| *leader == waiter.place).is_some() {
+                drop(ticket);
                 self.lead(self.lock());
+                (patience, is_listed) = (PATIENCE, false);
                 continue;
             }
             if patience > 0 {
+                drop(ticket);
                 patience -= 1;
                 yield_now();
                 continue;
             }
+            if !std::mem::replace(&mut is_listed, true) {
+                ticket.asleep.push((Some(waiter.place), current()));
+            }
+            drop(ticket);
             match deadline.map(|deadline| deadline.saturating_sub(self.clock.elapsed())) {
                 None => park(),
                 Some(left) if !left.is_zero() => park_timeout(left),
@@ -306,6 +312,7 @@ impl<S: Sink> Group<S> {
             return None;
         }
         ticket.gone.push(waiter.place);
+        ticket.asleep.retain(|(place, _)| *place != Some(waiter.place));
         drop(ticket);
         drop(state);
         let kind = if waiter.asked.count == 0 {
@@ -317,66 +324,78 @@ impl<S: Sink> Group<S> {
     }
 
     /// Writes the batch at the front, and those behind it whose writers have all gone.
-    fn lead(&self, state: MutexGuard<'_, State<S>>) {
-        let mut state = state;
-        loop {
-            let Some(mut sink) = state.sink.take() else { return };
-            state = self.gather(state);
-            let Some(batch) = state.queue.pop_front() else {
-                state.sink = Some(sink);
-                return;
-            };
-            drop(state);
-            let outcome = self.run(&mut sink, batch.first, &batch.records, batch.syncs, Some(&batch));
-            let (first, count, syncs) = (batch.first, batch.records.len(), batch.syncs);
-            // The answer is in the ticket.
-            let (after, _) = self.finish(self.lock(), sink, first, count, syncs, outcome, Some(batch));
-            match after {
+    fn lead<'a>(&'a self, mut state: MutexGuard<'a, State<S>>) {
+        while let Some(sink) = state.sink.take() {
+            let (gathered, Some(sink)) = self.gather(state, sink) else { return };
+            match self.write_front(gathered, sink) {
                 After::Orphans(guard) => state = guard,
                 After::Done => return,
             }
         }
     }
 
+    /// Writes the batch at the front.
+    fn write_front<'a>(&'a self, mut state: MutexGuard<'a, State<S>>, mut sink: S) -> After<'a, S> {
+        let Some(batch) = state.queue.pop_front() else {
+            state.sink = Some(sink);
+            return After::Done;
+        };
+        drop(state);
+        let outcome = self.run(&mut sink, batch.first, &batch.records, batch.syncs, Some(&batch));
+        let (first, count, syncs) = (batch.first, batch.records.len(), batch.syncs);
+        // The answer is in the ticket.
+        self.finish(self.lock(), sink, first, count, syncs, outcome, Some(batch)).0
+    }
+
     /// Goes on with batches that nobody waits for any more.
-    fn go_on(&self, after: After<'_, S>) {
+    fn go_on<'a>(&'a self, after: After<'a, S>) {
         if let After::Orphans(state) = after {
             self.lead(state);
         }
     }
 
-    /// Waits for as many writers as there were a moment ago, if that is likely to pay.
-    fn gather<'a>(&'a self, mut state: MutexGuard<'a, State<S>>) -> MutexGuard<'a, State<S>> {
+    /// Waits for as many writers as there were a moment ago, if that is likely to pay. Comes back without the sink where the last of them has
+    /// taken it: that one runs already, and a leader would have to be woken first.
+    fn gather<'a>(&'a self, mut state: MutexGuard<'a, State<S>>, sink: S) -> (MutexGuard<'a, State<S>>, Option<S>) {
         // Where syncs are fast, waking many writers takes longer than a sync, and a group of a few costs more than the wait for all.
         let most = self.longest_gather.min(state.pace.sync_time * 4);
-        let joinable = state.queue.len() == 1 && state.queue.front().is_some_and(|batch| batch.syncs && !batch.alone);
         let before = state.waiting();
-        if most.is_zero() || !joinable || before >= state.pace.expected {
-            return state;
+        let alone = state.queue.len() == 1;
+        let Some(batch) = state.queue.front().filter(|batch| alone && batch.syncs && !batch.alone) else {
+            return (state, Some(sink));
+        };
+        if most.is_zero() || before >= state.pace.expected {
+            return (state, Some(sink));
         }
         if state.pace.skip > 0 {
             state.pace.skip -= 1;
-            return state;
+            return (state, Some(sink));
         }
+        let me = current();
+        let leader = me.id();
+        batch.ticket.lock().asleep.push((None, me));
+        state.gathering = Some((sink, leader));
         let deadline = self.clock.elapsed() + most;
-        state.pace.gatherer = Some(current());
         loop {
             let left = deadline.saturating_sub(self.clock.elapsed());
-            if left.is_zero() || state.waiting() >= state.pace.expected {
+            if left.is_zero() {
                 break;
             }
             drop(state);
             park_timeout(left);
             state = self.lock();
+            if state.gathering.as_ref().is_none_or(|(_, who)| *who != leader) {
+                return (state, None);
+            }
         }
-        state.pace.gatherer = None;
+        let sink = state.gathering.take().map(|(sink, _)| sink);
         if state.waiting() > before {
             state.pace.fruitless = 0;
         } else {
             state.pace.fruitless = (state.pace.fruitless + 1).min(MOST_FRUITLESS);
             state.pace.skip = 1 << state.pace.fruitless;
         }
-        state
+        (state, sink)
     }
 
     fn run(
@@ -398,10 +417,9 @@ impl<S: Sink> Group<S> {
         if !syncs {
             return Ok(placement);
         }
-        if let Some(batch) = batch.filter(|batch| batch.waiters.iter().any(|(_, need)| *need == Need::Written)) {
-            batch.ticket.lock().outcome = Outcome::Written(placement.clone());
-            batch.ticket.tell();
-            batch.waiters.iter().filter(|(_, need)| *need == Need::Written).for_each(|(thread, _)| thread.unpark());
+        if let Some(batch) = batch.filter(|batch| batch.needs.contains(&Need::Written)) {
+            let told = batch.ticket.is_written(placement.clone(), &batch.needs);
+            told.for_each(|thread| thread.unpark());
         }
         let start = self.clock.elapsed();
         let moved = sink.sync(first, records).map_err(Step::Sync)?;
@@ -426,8 +444,9 @@ impl<S: Sink> Group<S> {
         outcome: std::result::Result<S::Placement, Step>,
         batch: Option<Batch<S>>,
     ) -> (After<'a, S>, Result<S::Placement>) {
-        let mut told: Vec<(Thread, Need)> = Vec::new();
-        let writers = batch.as_ref().map_or(1, |batch| batch.waiters.len());
+        let mut told: Vec<Thread> = Vec::new();
+        let mut spent = Vec::new();
+        let writers = batch.as_ref().map_or(1, |batch| batch.needs.len());
         let answer = match outcome {
             Ok(placement) => {
                 state.written = state.written.max(first.plus(count as u64).previous());
@@ -435,9 +454,8 @@ impl<S: Sink> Group<S> {
                     state.durable = state.durable.max(state.written);
                 }
                 if let Some(batch) = batch {
-                    batch.ticket.lock().outcome = Outcome::Done(placement.clone());
-                    batch.ticket.tell();
-                    told.extend(batch.waiters);
+                    told.extend(batch.ticket.decide(Outcome::Done(placement.clone())));
+                    spent = batch.records;
                 }
                 Ok(placement)
             }
@@ -457,11 +475,8 @@ impl<S: Sink> Group<S> {
             drop(state);
             After::Done
         };
-        if told.is_empty() {
-            return (after, answer);
-        }
-        let me = current().id();
-        told.iter().filter(|(thread, _)| thread.id() != me).for_each(|(thread, _)| thread.unpark());
+        told.iter().for_each(Thread::unpark);
+        drop(spent); // their memory is given back while the others run already
         (after, answer)
     }
 }

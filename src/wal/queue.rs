@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::group::{Need, Sink};
-use super::primitives::Thread;
+use super::primitives::{Thread, ThreadId};
 use super::record::Lsn;
 use super::ticket::{Cause, Failed, Outcome, Ticket};
 use crate::error::{Error, ErrorKind, Result};
 
 pub(super) struct State<S: Sink> {
-    /// `None` while somebody leads. Where it is here, the queue is empty, or its first batch has an appointed leader, or all of it is owed.
+    /// `None` while somebody leads or waits for more writers. Where it is here, the queue is empty, or its first batch has an appointed leader,
+    /// or all of it is owed.
     pub(super) sink: Option<S>,
+    /// The sink while a leader waits for more writers, and who that is. Whoever completes the group takes it, and leads instead.
+    pub(super) gathering: Option<(S, ThreadId)>,
     pub(super) queue: VecDeque<Batch<S>>,
     pub(super) next: Lsn,
     pub(super) written: Lsn,
@@ -32,8 +35,6 @@ pub(super) struct State<S: Sink> {
 pub(super) struct Pace {
     /// Writers that were there at once a moment ago.
     pub(super) expected: usize,
-    /// The leader that waits for them.
-    pub(super) gatherer: Option<Thread>,
     pub(super) fruitless: u32,
     pub(super) skip: u32,
     /// A running mean.
@@ -50,8 +51,8 @@ pub(super) struct Batch<S: Sink> {
     /// Whether nobody else may join.
     pub(super) alone: bool,
     pub(super) ticket: Arc<Ticket<S::Placement>>,
-    /// In the order in which they came; each knows its place.
-    pub(super) waiters: Vec<(Thread, Need)>,
+    /// What its writers wait for, in the order in which they came; each knows its place.
+    pub(super) needs: Vec<Need>,
     /// Why it could not be written, where somebody has left with an LSN of it: then it is owed, and written before whatever comes next.
     pub(super) owed: Option<Cause>,
 }
@@ -78,7 +79,7 @@ impl<S: Sink> State<S> {
 
     /// Writers in the queue.
     pub(super) fn waiting(&self) -> usize {
-        self.queue.iter().map(|batch| batch.waiters.len()).sum()
+        self.queue.iter().map(|batch| batch.needs.len()).sum()
     }
 
     /// What a failed batch means for those behind it and for the LSNs.
@@ -88,7 +89,7 @@ impl<S: Sink> State<S> {
         count: usize,
         step: Step,
         batch: Option<Batch<S>>,
-        told: &mut Vec<(Thread, Need)>,
+        told: &mut Vec<Thread>,
     ) -> Error {
         let (failed, was_written) = match step {
             Step::Write(failed) => (failed, false),
@@ -112,29 +113,24 @@ impl<S: Sink> State<S> {
             self.stopped = Some(cause.clone());
         }
         for batch in lost {
-            let mut ticket = batch.ticket.lock();
-            ticket.outcome = Outcome::Failed(cause.clone());
-            if (batch.owed.is_some() || !ticket.gone.is_empty()) && self.stopped.is_none() {
+            if (batch.owed.is_some() || !batch.ticket.lock().gone.is_empty()) && self.stopped.is_none() {
                 // Somebody left with an LSN of this batch and will ask whether it is durable. It never may be another record's.
                 self.stopped = Some(cause.clone());
             }
-            drop(ticket);
-            batch.ticket.tell();
-            told.extend(batch.waiters);
+            told.extend(batch.ticket.decide(Outcome::Failed(cause.clone())));
         }
         cause.error()
     }
 
     /// Keeps those of the batches that did not fit on a full disk whose LSNs somebody has left with, and those before them: their records
     /// keep their LSNs and are written when there is room. An LSN of a lone writer before them is nobody's then.
-    fn owe(&mut self, lost: &mut Vec<Batch<S>>, cause: &Cause, told: &mut Vec<(Thread, Need)>) {
+    fn owe(&mut self, lost: &mut Vec<Batch<S>>, cause: &Cause, told: &mut Vec<Thread>) {
         let has_gone = |batch: &Batch<S>| batch.owed.is_some() || !batch.ticket.lock().gone.is_empty();
         let kept = lost.iter().rposition(has_gone).map_or(0, |place| place + 1);
         for mut batch in lost.drain(..kept) {
             self.next = batch.first.plus(batch.records.len() as u64);
-            batch.ticket.lock().outcome = Outcome::Owed(cause.clone());
-            batch.ticket.tell();
-            told.append(&mut batch.waiters);
+            told.extend(batch.ticket.decide(Outcome::Owed(cause.clone())));
+            batch.needs.clear();
             batch.owed = Some(cause.clone());
             batch.alone = true;
             self.queue.push_back(batch);
@@ -151,11 +147,13 @@ impl<S: Sink> State<S> {
     pub(super) fn appoint(&mut self) -> bool {
         let Some(batch) = self.queue.front() else { return false };
         let mut ticket = batch.ticket.lock();
-        let staying = (0..batch.waiters.len()).find(|place| !ticket.gone.contains(place));
+        let staying = (0..batch.needs.len()).find(|place| !ticket.gone.contains(place));
         ticket.leader = staying;
+        let asleep = ticket.asleep.iter().position(|(place, _)| staying.is_some() && *place == staying);
+        let leader = asleep.map(|place| ticket.asleep.swap_remove(place));
         drop(ticket);
         batch.ticket.tell();
-        if let Some((thread, _)) = staying.and_then(|place| batch.waiters.get(place)) {
+        if let Some((_, thread)) = leader {
             thread.unpark();
         }
         staying.is_none()

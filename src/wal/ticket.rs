@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use super::group::Need;
-use super::primitives::{AtomicBool, Mutex, MutexGuard, Ordering};
+use super::primitives::{AtomicBool, Mutex, MutexGuard, Ordering, Thread};
 use super::record::Lsn;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -20,6 +20,8 @@ pub(super) struct TicketState<P> {
     pub(super) leader: Option<usize>,
     /// The places of those whose deadline came.
     pub(super) gone: Vec<usize>,
+    /// Who sleeps and has to be woken, by place; a leader that waits for more writers has none.
+    pub(super) asleep: Vec<(Option<usize>, Thread)>,
 }
 
 pub(super) enum Outcome<P> {
@@ -43,7 +45,7 @@ pub(super) struct Asked {
 
 impl<P> Ticket<P> {
     pub(super) fn new() -> Self {
-        let state = TicketState { outcome: Outcome::Waiting, leader: None, gone: Vec::new() };
+        let state = TicketState { outcome: Outcome::Waiting, leader: None, gone: Vec::new(), asleep: Vec::new() };
         Self { state: Mutex::new(state), has_news: AtomicBool::new(false) }
     }
 
@@ -55,6 +57,29 @@ impl<P> Ticket<P> {
     /// Whether there may be an outcome or a leader.
     pub(super) fn has_news(&self) -> bool {
         self.has_news.load(Ordering::Acquire)
+    }
+
+    /// Says what came of the batch; returns whom to wake.
+    pub(super) fn decide(&self, outcome: Outcome<P>) -> impl Iterator<Item = Thread> + use<P> {
+        let mut ticket = self.lock();
+        ticket.outcome = outcome;
+        let asleep = std::mem::take(&mut ticket.asleep);
+        drop(ticket);
+        self.tell();
+        asleep.into_iter().map(|(_, thread)| thread)
+    }
+
+    /// Says that the batch is written, and nothing more; returns whom to wake, of those who wait for no more.
+    pub(super) fn is_written(&self, placement: P, needs: &[Need]) -> impl Iterator<Item = Thread> + use<P> {
+        let waits = |place: Option<usize>| place.and_then(|place| needs.get(place)) != Some(&Need::Written);
+        let mut ticket = self.lock();
+        ticket.outcome = Outcome::Written(placement);
+        let (asleep, told): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut ticket.asleep).into_iter().partition(|(place, _)| waits(*place));
+        ticket.asleep = asleep;
+        drop(ticket);
+        self.tell();
+        told.into_iter().map(|(_, thread)| thread)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, TicketState<P>> {
