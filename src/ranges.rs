@@ -26,7 +26,12 @@ impl RangeSet {
     }
 
     /// Whether `full_key` lies in one of the ranges.
+    #[inline]
     pub(crate) fn contains(&self, full_key: &[u8]) -> bool {
+        !self.0.is_empty() && self.holds(full_key)
+    }
+
+    fn holds(&self, full_key: &[u8]) -> bool {
         let after = self.0.partition_point(|range| range.start.as_slice() <= full_key);
         after.checked_sub(1).and_then(|place| self.0.get(place)).is_some_and(|range| range.is_before_end(full_key))
     }

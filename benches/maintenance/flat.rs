@@ -1,11 +1,13 @@
 //! The same commits on few and on many keys; beside a snapshot; opening and rolling back afterwards.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use alluvium::{RocksDbProvider, StateStoreProvider, StoreOptions, SystemClock};
+use tempfile::TempDir;
 
 use crate::measure::report::{Must, Report, median};
 use crate::measure::workload::{BATCH_KEYS, KEY_BYTES, VALUE_BYTES};
@@ -14,27 +16,43 @@ use crate::{Args, Failure, float};
 
 /// Enough to roll back by a hundred of them.
 const RETAINED: usize = 101;
+/// The two stores take turns, since the disk changes its mind from minute to minute. At the end of its turn a store finishes what maintenance
+/// has begun, so that none works in the other's.
+const TURNS: u64 = 8;
 
-/// What commits cost on some number of keys.
-struct Cost {
-    commit_ms: f64,
-    commit_bytes: f64,
-    background_bytes: f64,
+/// A store of some number of keys, and what its commits have cost so far.
+struct Subject {
+    keys: u64,
+    place: Place,
+    provider: RocksDbProvider,
+    written: Written,
+    /// Of each turn, in milliseconds.
+    turns: Vec<Vec<f64>>,
+    dir: TempDir,
 }
 
 pub(crate) fn measure(args: &Args, report: &mut Report) -> Result<(), Failure> {
-    let mut costs = Vec::new();
-    for keys in args.keys {
-        let dir = tempfile::tempdir_in(&args.dir)?;
-        let place = Place::new(dir.path());
-        eprintln!("\n{keys} keys, {} commits of {BATCH_KEYS}", args.commits);
-        costs.push(commits(args, keys, &place, report)?);
+    let clock = SystemClock::new();
+    let subjects: Result<Vec<Subject>, Failure> = args.keys.iter().map(|keys| Subject::load(args, *keys)).collect();
+    let mut subjects = subjects?;
+    for turn in 0..TURNS {
+        for subject in &mut subjects {
+            eprintln!("turn {} of {TURNS}, {} keys", turn + 1, subject.keys);
+            subject.commit(args.commits * turn / TURNS..args.commits * (turn + 1) / TURNS, &clock)?;
+        }
+    }
+    let [few, many] = subjects.as_slice() else { return Err("two numbers of keys".into()) };
+    let flat = || args.required.then_some(Must::AtMost(1.2));
+    let time = median(many.medians().iter().zip(few.medians()).map(|(many, few)| many / few));
+    report.figure("commit time, many keys / few", time, "×", flat())?;
+    report.figure("bytes a commit, many keys / few", many.bytes() / few.bytes(), "×", flat())?;
+    for subject in subjects {
+        subject.report(args, report)?;
+        let (keys, place) = (subject.keys, subject.place.clone());
+        let _dir = aftermath(args, subject, &clock, report)?;
         opening(args, keys, &place, report)?;
     }
-    let [few, many] = costs.as_slice() else { return Err("two numbers of keys".into()) };
-    let flat = args.required.then_some(Must::Below(1.2));
-    report.figure("commit time, many keys / few", many.commit_ms / few.commit_ms, "×", flat)?;
-    report.figure("bytes a commit, many keys / few", many.commit_bytes / few.commit_bytes, "×", flat)
+    Ok(())
 }
 
 fn millis(duration: Duration) -> f64 {
@@ -47,51 +65,74 @@ fn percentile(mut times: Vec<f64>, percent: usize) -> f64 {
     times.get(place).copied().unwrap_or(0.0)
 }
 
-fn commits(args: &Args, keys: u64, place: &Place, report: &mut Report) -> Result<Cost, Failure> {
-    let clock = SystemClock::new();
-    let provider = place.open(StoreOptions::default().retain_versions(RETAINED)?)?;
-    load(&provider, keys)?;
-    let case = |what: &str| format!("{keys} keys, {what}");
-    let mut written = Written::default();
-    written.look(place)?;
-    (written.deltas, written.background) = (Vec::new(), 0);
-    let mut times = Vec::new();
-    for number in 0..args.commits {
-        times.push(millis(batch(&provider, &picks(keys, number), &clock)?));
-        if number % 8 == 7 {
-            written.look(place)?;
-        }
+impl Subject {
+    fn load(args: &Args, keys: u64) -> Result<Self, Failure> {
+        let dir = tempfile::tempdir_in(&args.dir)?;
+        let place = Place::new(dir.path());
+        eprintln!("\n{keys} keys, {} commits of {BATCH_KEYS}", args.commits);
+        let provider = place.open(StoreOptions::default().retain_versions(RETAINED)?)?;
+        load(&provider, keys)?;
+        provider.settle()?;
+        let mut written = Written::default();
+        written.look(&place)?;
+        (written.deltas, written.background) = (Vec::new(), 0);
+        Ok(Self { keys, place, provider, written, turns: Vec::new(), dir })
     }
-    provider.settle()?;
-    written.look(place)?;
-    let changed = args.commits * picks(keys, 0).len() as u64 * (KEY_BYTES + VALUE_BYTES) as u64;
-    let cost = Cost {
-        commit_ms: median(times.iter().copied()),
-        commit_bytes: median(written.deltas.iter().copied()),
-        background_bytes: float(written.background) / float(changed.max(1)),
-    };
-    report.figure(&case("commit p50"), cost.commit_ms, "ms", None)?;
-    report.figure(&case("commit p99"), percentile(times, 99), "ms", None)?;
-    report.figure(&case("bytes a commit"), cost.commit_bytes, "bytes", None)?;
-    let must = args.required.then_some(Must::Below(8.0));
-    report.figure(&case("background bytes a changed byte"), cost.background_bytes, "bytes/byte", must)?;
+
+    fn commit(&mut self, numbers: Range<u64>, clock: &SystemClock) -> Result<(), Failure> {
+        let mut times = Vec::new();
+        for number in numbers {
+            times.push(millis(batch(&self.provider, &picks(self.keys, number), clock)?));
+            if number % 8 == 7 {
+                self.written.look(&self.place)?;
+            }
+        }
+        self.provider.settle()?;
+        self.turns.push(times);
+        self.written.look(&self.place)
+    }
+
+    fn medians(&self) -> Vec<f64> {
+        self.turns.iter().map(|turn| median(turn.iter().copied())).collect()
+    }
+
+    fn bytes(&self) -> f64 {
+        median(self.written.deltas.iter().copied())
+    }
+
+    fn report(&self, args: &Args, report: &mut Report) -> Result<(), Failure> {
+        let case = |what: &str| format!("{} keys, {what}", self.keys);
+        let times = || self.turns.iter().flatten().copied();
+        let changed = args.commits * picks(self.keys, 0).len() as u64 * (KEY_BYTES + VALUE_BYTES) as u64;
+        let background = float(self.written.background) / float(changed.max(1));
+        report.figure(&case("commit p50"), median(times()), "ms", None)?;
+        report.figure(&case("commit p99"), percentile(times().collect(), 99), "ms", None)?;
+        report.figure(&case("bytes a commit"), self.bytes(), "bytes", None)?;
+        let must = args.required.then_some(Must::AtMost(8.0));
+        report.figure(&case("background bytes a changed byte"), background, "bytes/byte", must)
+    }
+}
+
+/// What comes after the commits: those beside a snapshot, and going back.
+fn aftermath(args: &Args, subject: Subject, clock: &SystemClock, report: &mut Report) -> Result<TempDir, Failure> {
+    let Subject { keys, place, provider, dir, .. } = subject;
     drop(provider);
     // Nothing is deleted while snapshots are measured: where the file system passes every deletion on to the disk (`discard`), one of a
     // large file holds up all syncs, with a snapshot or without.
     let provider = place.open(StoreOptions::default().retain_versions(usize::MAX)?)?;
-    beside_a_snapshot(args, keys, &provider, &clock, report)?;
+    beside_a_snapshot(args, keys, &provider, clock, report)?;
     for back in [1, 10, 100] {
         let must = args.required.then_some(Must::Below(50.0));
         // Back, and up again: each is an opening of its own.
-        let took = roll_back(&provider, back.min(args.commits / 2), &clock)?;
-        report.figure(&case(&format!("roll back {back}")), millis(took), "ms", must)?;
+        let took = roll_back(&provider, back.min(args.commits / 2), clock)?;
+        report.figure(&format!("{keys} keys, roll back {back}"), millis(took), "ms", must)?;
     }
     let upkeep = provider.upkeep();
     eprintln!("  {upkeep:?}");
-    if let Some(error) = upkeep.last_error {
-        return Err(format!("maintenance failed: {error}").into());
+    match upkeep.last_error {
+        Some(error) => Err(format!("maintenance failed: {error}").into()),
+        None => Ok(dir),
     }
-    Ok(cost)
 }
 
 /// Sizes of files by what they are for. Retirement keeps what is new, so nothing comes and goes unseen.

@@ -5,6 +5,8 @@
 
 use std::cmp::Ordering;
 
+use super::footer::Place;
+use super::header::align_up;
 use crate::codec::Put;
 use crate::entry::KeyRange;
 use crate::error::{Error, Result};
@@ -46,6 +48,20 @@ pub(super) struct StripePlace {
 }
 
 impl StripePlace {
+    /// Where the page index lies.
+    #[inline]
+    pub(super) fn page_index(&self) -> Place {
+        let offset = self.offset.saturating_add(u64::from(self.index_offset));
+        Place { offset, length: self.index_bytes, crc: self.index_crc }
+    }
+
+    /// Where the filter lies, in a run whose blocks are aligned to `block_align`.
+    #[inline]
+    pub(super) fn filter(&self, block_align: u64) -> Place {
+        let offset = align_up(self.page_index().end(), block_align).unwrap_or(u64::MAX);
+        Place { offset, length: self.filter_bytes, crc: self.filter_crc }
+    }
+
     /// Whether page `number` may lie at `place`, as far as the stripe's stride says.
     pub(super) fn allows(&self, number: usize, place: &PagePlace) -> bool {
         let expected = (number as u64).checked_mul(u64::from(self.stride));

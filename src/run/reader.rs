@@ -9,7 +9,7 @@ use super::compress;
 use super::cursor::RunCursor;
 use super::filter;
 use super::footer::{self, FOOTER_BYTES, Footer, Place, Properties};
-use super::header::{Layout, PRELUDE_BYTES, PageCodec, RunHeader, align_up};
+use super::header::{Layout, PRELUDE_BYTES, PageCodec, RunHeader};
 use super::index::{IndexView, PagePlace, StripePlace};
 use super::page::{Page, SINGLE_HEAD_BYTES, tag_of};
 use super::source::{Access, Block, Role, Source};
@@ -27,7 +27,7 @@ pub(super) const MAX_RAW_PAGE_BYTES: usize = SINGLE_HEAD_BYTES + FAMILY_BYTES + 
 
 /// An open run. Shared between threads; keeps its file readable after the name is gone.
 ///
-/// Heap: the header, the range tombstones, one bit a block; in [`Access::Positioned`] also the top index, the metadata
+/// Heap: the header, the range tombstones, one bit a block, 16 bytes a stripe; in [`Access::Positioned`] also the top index, the metadata
 /// and the last page index and filter. Nothing per key.
 pub(crate) struct Run {
     header: RunHeader,
@@ -35,6 +35,8 @@ pub(crate) struct Run {
     pub(super) footer: Footer,
     pub(super) source: Source,
     pub(super) top: Bytes,
+    /// Where the filter of each stripe lies, for gets from a mapping.
+    filters: Box<[Range<usize>]>,
     ranges: Arc<RangeSet>,
     metadata: Bytes,
     properties: Properties,
@@ -123,7 +125,8 @@ impl Run {
         let stripes = index.len();
         let pages = usize::try_from(footer.pages).unwrap_or(usize::MAX);
         source.expect_blocks(pages.saturating_add(stripes.saturating_mul(2)));
-        Ok(Self { header, layout, footer, source, top, ranges, metadata, properties })
+        let filters = filter_ranges(&index, &layout).take(if source.is_mapped() { usize::MAX } else { 0 }).collect();
+        Ok(Self { header, layout, footer, source, top, filters, ranges, metadata, properties })
     }
 
     pub(crate) fn header(&self) -> &RunHeader {
@@ -180,6 +183,7 @@ impl Run {
         let owned = if self.source.is_mapped() { 0 } else { self.top.len() + self.metadata.len() };
         size_of::<Self>()
             + self.source.heap_bytes()
+            + size_of_val(&*self.filters)
             + ranges
             + names
             + keys
@@ -201,17 +205,15 @@ impl Run {
         Ok(self.get_ref(probe)?.map(|change| change.map(Found::into_bytes)))
     }
 
-    /// Whether a get has to look into this run. Where its filter cannot be read, it has to, and meets the error.
-    /// Where every look at a filter reads it anew, it is not asked here.
+    /// Whether a get has to look into this run. A filter that no get has read yet is not asked here: the get meets what is wrong with it.
     #[inline]
     pub(crate) fn may_hold(&self, probe: &Probe<'_>) -> bool {
-        if !self.source.is_mapped() {
-            return true;
-        }
-        let Some(top) = IndexView::<StripePlace>::parse(&self.top).filter(|top| top.len() > 0) else { return false };
-        let stripe = self.stripe(&top, top.find(probe.full_key));
-        let filter = stripe.and_then(|stripe| self.filter(&stripe));
-        filter.map_or(true, |filter| filter::may_hold(&filter, probe.hash))
+        let number = match &*self.filters {
+            [_] => 0,
+            _ => IndexView::<StripePlace>::parse(&self.top).map_or(0, |top| top.find(probe.full_key)),
+        };
+        let filter = self.filters.get(number).and_then(|range| self.source.seen(self.filter_bit(number), range));
+        filter.is_none_or(|filter| filter::may_hold(filter, probe.hash))
     }
 
     /// As [`Run::get`], for a look at the value: leaves out the reference count.
@@ -283,40 +285,29 @@ impl Run {
         }
     }
 
-    /// Where the page index of a stripe lies.
-    #[inline]
-    pub(super) fn index_place(stripe: &Stripe) -> Place {
-        let place = &stripe.place;
-        let offset = place.offset.saturating_add(u64::from(place.index_offset));
-        Place { offset, length: place.index_bytes, crc: place.index_crc }
-    }
-
-    /// Where the filter of a stripe lies: behind its page index, aligned.
-    #[inline]
-    pub(super) fn filter_place(&self, stripe: &Stripe) -> Place {
-        let place = &stripe.place;
-        let offset = align_up(Self::index_place(stripe).end(), self.layout.block_align()).unwrap_or(u64::MAX);
-        Place { offset, length: place.filter_bytes, crc: place.filter_crc }
-    }
-
     /// The bits behind those of the pages are for page indexes and filters, in turn.
     #[inline]
-    fn guide_bit(&self, stripe: &Stripe) -> usize {
+    fn index_bit(&self, stripe: usize) -> usize {
         let pages = usize::try_from(self.footer.pages).unwrap_or(usize::MAX);
-        pages.saturating_add(stripe.number.saturating_mul(2))
+        pages.saturating_add(stripe.saturating_mul(2))
+    }
+
+    #[inline]
+    fn filter_bit(&self, stripe: usize) -> usize {
+        self.index_bit(stripe).saturating_add(1)
     }
 
     #[inline]
     pub(super) fn page_index(&self, stripe: &Stripe) -> Result<Block<'_>> {
-        self.source.block(Role::Guide, self.guide_bit(stripe), Self::index_place(stripe), |bytes| {
+        self.source.block(Role::Guide, self.index_bit(stripe.number), stripe.place.page_index(), |bytes| {
             IndexView::<PagePlace>::parse(bytes).is_some_and(|index| index.len() > 0 && index.is_sound())
         })
     }
 
     #[inline]
     pub(super) fn filter(&self, stripe: &Stripe) -> Result<Block<'_>> {
-        let bit = self.guide_bit(stripe).saturating_add(1);
-        self.source.block(Role::Guide, bit, self.filter_place(stripe), |bytes| {
+        let place = stripe.place.filter(self.layout.block_align());
+        self.source.block(Role::Guide, self.filter_bit(stripe.number), place, |bytes| {
             !bytes.is_empty() && bytes.len().is_multiple_of(filter::LINE_BYTES)
         })
     }
@@ -370,7 +361,7 @@ impl Run {
 
     #[cold]
     pub(super) fn bad_index(&self, stripe: &Stripe) -> Error {
-        self.source.corrupt(Self::index_place(stripe).offset, "a page index", "something else")
+        self.source.corrupt(stripe.place.page_index().offset, "a page index", "something else")
     }
 
     #[cold]
@@ -382,6 +373,16 @@ impl Run {
     pub(super) fn tombstone_in_snapshot(&self, stripe: &Stripe) -> Error {
         self.source.corrupt(stripe.place.offset, "a snapshot without tombstones", "a tombstone")
     }
+}
+
+/// Where the filters of all stripes lie, by the top index; empty where that cannot be.
+fn filter_ranges(top: &IndexView<'_, StripePlace>, layout: &Layout) -> impl Iterator<Item = Range<usize>> {
+    (0..top.len()).map(|number| {
+        let place = top.entry(number).map(|stripe| stripe.filter(layout.block_align()));
+        let start = place.and_then(|place| usize::try_from(place.offset).ok());
+        let end = place.and_then(|place| usize::try_from(place.end()).ok());
+        start.zip(end).map_or(0..0, |(start, end)| start..end)
+    })
 }
 
 #[inline]

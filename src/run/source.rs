@@ -194,6 +194,15 @@ impl Source {
         }
     }
 
+    /// The bytes at `range` of a block whose bit is `bit`, if this mapping has checked it.
+    #[inline]
+    pub(super) fn seen(&self, bit: usize, range: &Range<usize>) -> Option<&[u8]> {
+        match &self.medium {
+            Medium::Mapped { map, checked } if checked.has(bit) => map.as_slice().get(range.clone()),
+            Medium::Mapped { .. } | Medium::Positioned { .. } => None,
+        }
+    }
+
     /// The block at `place` whose bit is `bit`, checked unless this mapping has already seen it.
     #[inline]
     pub(super) fn block(&self, role: Role, bit: usize, place: Place, sound: Soundness) -> Result<Block<'_>> {

@@ -80,10 +80,10 @@ impl<'r> Walk<'r> {
         if stripe.place.first_page != self.pages {
             return Err(self.disorder(&format!("a stripe that starts with page {}", self.pages)));
         }
-        let index_block = self.block(Run::index_place(stripe))?;
+        let index_block = self.block(stripe.place.page_index())?;
         let index = IndexView::<PagePlace>::parse(&index_block).filter(|index| index.len() > 0 && index.is_sound());
         let index = index.ok_or_else(|| self.run.bad_index(stripe))?;
-        let filter = self.block(self.run.filter_place(stripe))?;
+        let filter = self.block(stripe.place.filter(block_align))?;
         if filter.is_empty() || !filter.len().is_multiple_of(filter::LINE_BYTES) {
             return Err(self.disorder("a filter of whole lines"));
         }
@@ -100,8 +100,8 @@ impl<'r> Walk<'r> {
                 return Err(Error::new(ErrorKind::Cancelled, "verifying a run"));
             }
         }
-        self.reach(Run::index_place(stripe), block_align)?;
-        self.reach(self.run.filter_place(stripe), block_align)
+        self.reach(stripe.place.page_index(), block_align)?;
+        self.reach(stripe.place.filter(block_align), block_align)
     }
 
     fn page(&mut self, stripe: &Stripe, index: &IndexView<'_, PagePlace>, number: usize, filter: &[u8]) -> Result<()> {

@@ -18,7 +18,9 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::primitives::{Condvar, Mutex, MutexGuard, PATIENCE, Thread, current, park, park_timeout, yield_now};
+use super::primitives::{
+    AtomicBool, Condvar, Mutex, MutexGuard, Ordering, PATIENCE, Thread, current, park, park_timeout, yield_now,
+};
 use super::queue::{Batch, Pace, State, Step};
 use super::record::Lsn;
 use super::ticket::{Asked, Outcome, Ticket};
@@ -79,6 +81,8 @@ pub(super) struct Group<S: Sink> {
     changed: Condvar,
     clock: Arc<dyn Clock>,
     longest_gather: Duration,
+    /// Whether several writers were there at the end of the last batch: a look without the lock, for those who will queue up anyway.
+    is_crowded: AtomicBool,
 }
 
 impl<S: Sink> Group<S> {
@@ -98,7 +102,13 @@ impl<S: Sink> Group<S> {
             watching: 0,
             pace: Pace::default(),
         };
-        Self { state: Mutex::new(state), changed: Condvar::new(), clock, longest_gather }
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            clock,
+            longest_gather,
+            is_crowded: AtomicBool::new(false),
+        }
     }
 
     /// Writes borrowed records if nobody else is writing; `None`, and nothing done, where the caller has to queue up.
@@ -113,12 +123,14 @@ impl<S: Sink> Group<S> {
         need: Need,
         hurried: bool,
     ) -> Option<Result<Written<S::Placement>>> {
+        if !hurried && need != Need::Written && self.is_crowded.load(Ordering::Relaxed) {
+            return None;
+        }
         let mut state = match self.enter() {
             Ok(state) => state,
             Err(error) => return Some(Err(error)),
         };
-        let others = !hurried && need != Need::Written && state.pace.expected > 1;
-        if others || !state.queue.is_empty() {
+        if !state.queue.is_empty() {
             return None;
         }
         let mut sink = state.sink.take()?;
@@ -262,7 +274,7 @@ impl<S: Sink> Group<S> {
     }
 
     /// The writer whom this thread is waits for its batch, and leads it if it is appointed.
-    fn wait(&self, waiter: &Waiter<S::Placement>, deadline: Option<Duration>) -> Result<S::Placement> {
+    fn wait(&self, waiter: &Waiter<S>, deadline: Option<Duration>) -> Result<S::Placement> {
         let mut patience = PATIENCE;
         let mut is_listed = false;
         loop {
@@ -273,6 +285,9 @@ impl<S: Sink> Group<S> {
             }
             let mut ticket = waiter.ticket.lock();
             if let Some(answer) = ticket.answer(waiter.asked) {
+                let spent = ticket.spent.pop();
+                drop(ticket);
+                drop(spent);
                 return answer;
             }
             if ticket.leader.take_if(|leader| *leader == waiter.place).is_some() {
@@ -304,7 +319,7 @@ impl<S: Sink> Group<S> {
     }
 
     /// Leaves the batch to the others, unless the outcome is there or this thread has to lead.
-    fn give_up(&self, waiter: &Waiter<S::Placement>) -> Option<Error> {
+    fn give_up(&self, waiter: &Waiter<S>) -> Option<Error> {
         // Outcomes and leaders are decided under this lock.
         let state = self.lock();
         let mut ticket = waiter.ticket.lock();
@@ -405,7 +420,7 @@ impl<S: Sink> Group<S> {
         records: &[S::Record<'_>],
         syncs: bool,
         batch: Option<&Batch<S>>,
-    ) -> std::result::Result<S::Placement, Step> {
+    ) -> std::result::Result<Ran<S::Placement>, Step> {
         let mut placement = S::Placement::default();
         if !records.is_empty() || !syncs {
             placement = sink.write(first, records).map_err(Step::Write)?;
@@ -415,7 +430,7 @@ impl<S: Sink> Group<S> {
             sink.write(first, &[]).map_err(Step::Write)?;
         }
         if !syncs {
-            return Ok(placement);
+            return Ok(Ran { placement, sync_time: None });
         }
         if let Some(batch) = batch.filter(|batch| batch.needs.contains(&Need::Written)) {
             let told = batch.ticket.is_written(placement.clone(), &batch.needs);
@@ -424,9 +439,7 @@ impl<S: Sink> Group<S> {
         let start = self.clock.elapsed();
         let moved = sink.sync(first, records).map_err(Step::Sync)?;
         let took = self.clock.elapsed().saturating_sub(start);
-        let mut state = self.lock();
-        state.pace.sync_time = (state.pace.sync_time * 7 + took) / 8;
-        Ok(moved.unwrap_or(placement))
+        Ok(Ran { placement: moved.unwrap_or(placement), sync_time: Some(took) })
     }
 
     /// Takes down the outcome, gives the sink back, tells the writers, and appoints the next leader.
@@ -441,27 +454,29 @@ impl<S: Sink> Group<S> {
         first: Lsn,
         count: usize,
         syncs: bool,
-        outcome: std::result::Result<S::Placement, Step>,
+        outcome: std::result::Result<Ran<S::Placement>, Step>,
         batch: Option<Batch<S>>,
     ) -> (After<'a, S>, Result<S::Placement>) {
         let mut told: Vec<Thread> = Vec::new();
-        let mut spent = Vec::new();
         let writers = batch.as_ref().map_or(1, |batch| batch.needs.len());
         let answer = match outcome {
-            Ok(placement) => {
+            Ok(Ran { placement, sync_time }) => {
+                if let Some(took) = sync_time {
+                    state.pace.sync_time = (state.pace.sync_time * 7 + took) / 8;
+                }
                 state.written = state.written.max(first.plus(count as u64).previous());
                 if syncs {
                     state.durable = state.durable.max(state.written);
                 }
                 if let Some(batch) = batch {
-                    told.extend(batch.ticket.decide(Outcome::Done(placement.clone())));
-                    spent = batch.records;
+                    told.extend(batch.ticket.decide(Outcome::Done(placement.clone()), batch.records));
                 }
                 Ok(placement)
             }
             Err(step) => Err(state.fail(first, count, step, batch, &mut told)),
         };
         state.pace.expected = writers + state.waiting();
+        self.is_crowded.store(state.pace.expected > 1, Ordering::Relaxed);
         state.sink = Some(sink);
         // What is owed waits for the next writer: until then there is hardly more room.
         let orphans = (answer.is_ok() || state.owes().is_none()) && state.appoint();
@@ -476,9 +491,14 @@ impl<S: Sink> Group<S> {
             After::Done
         };
         told.iter().for_each(Thread::unpark);
-        drop(spent); // their memory is given back while the others run already
         (after, answer)
     }
+}
+
+/// What a batch came to.
+struct Ran<P> {
+    placement: P,
+    sync_time: Option<Duration>,
 }
 
 /// What is left to do when a batch has ended.
@@ -489,8 +509,8 @@ enum After<'a, S: Sink> {
 }
 
 /// A writer in the queue.
-struct Waiter<P> {
-    ticket: Arc<Ticket<P>>,
+struct Waiter<S: Sink> {
+    ticket: Arc<Ticket<S::Placement, S::Record<'static>>>,
     place: usize,
     asked: Asked,
 }

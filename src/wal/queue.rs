@@ -50,7 +50,7 @@ pub(super) struct Batch<S: Sink> {
     pub(super) flushes: bool,
     /// Whether nobody else may join.
     pub(super) alone: bool,
-    pub(super) ticket: Arc<Ticket<S::Placement>>,
+    pub(super) ticket: Arc<Ticket<S::Placement, S::Record<'static>>>,
     /// What its writers wait for, in the order in which they came; each knows its place.
     pub(super) needs: Vec<Need>,
     /// Why it could not be written, where somebody has left with an LSN of it: then it is owed, and written before whatever comes next.
@@ -117,7 +117,7 @@ impl<S: Sink> State<S> {
                 // Somebody left with an LSN of this batch and will ask whether it is durable. It never may be another record's.
                 self.stopped = Some(cause.clone());
             }
-            told.extend(batch.ticket.decide(Outcome::Failed(cause.clone())));
+            told.extend(batch.ticket.decide(Outcome::Failed(cause.clone()), batch.records));
         }
         cause.error()
     }
@@ -129,7 +129,7 @@ impl<S: Sink> State<S> {
         let kept = lost.iter().rposition(has_gone).map_or(0, |place| place + 1);
         for mut batch in lost.drain(..kept) {
             self.next = batch.first.plus(batch.records.len() as u64);
-            told.extend(batch.ticket.decide(Outcome::Owed(cause.clone())));
+            told.extend(batch.ticket.decide(Outcome::Owed(cause.clone()), Vec::new()));
             batch.needs.clear();
             batch.owed = Some(cause.clone());
             batch.alone = true;

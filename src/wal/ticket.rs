@@ -8,14 +8,17 @@ use super::record::Lsn;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What the writers of a batch look at.
-pub(super) struct Ticket<P> {
-    state: Mutex<TicketState<P>>,
+pub(super) struct Ticket<P, R> {
+    state: Mutex<TicketState<P, R>>,
     /// Whether a look into the state may be worth it: whoever waits looks often.
     has_news: AtomicBool,
 }
 
-pub(super) struct TicketState<P> {
+pub(super) struct TicketState<P, R> {
     pub(super) outcome: Outcome<P>,
+    /// The records, once they are of no more use. Each writer frees one, the last of them what is left: if the leader freed them all, it would
+    /// hold up a core while the others come back.
+    pub(super) spent: Vec<R>,
     /// The place of the waiter that shall lead.
     pub(super) leader: Option<usize>,
     /// The places of those whose deadline came.
@@ -43,9 +46,15 @@ pub(super) struct Asked {
     pub(super) count: usize,
 }
 
-impl<P> Ticket<P> {
+impl<P, R> Ticket<P, R> {
     pub(super) fn new() -> Self {
-        let state = TicketState { outcome: Outcome::Waiting, leader: None, gone: Vec::new(), asleep: Vec::new() };
+        let state = TicketState {
+            outcome: Outcome::Waiting,
+            spent: Vec::new(),
+            leader: None,
+            gone: Vec::new(),
+            asleep: Vec::new(),
+        };
         Self { state: Mutex::new(state), has_news: AtomicBool::new(false) }
     }
 
@@ -59,10 +68,10 @@ impl<P> Ticket<P> {
         self.has_news.load(Ordering::Acquire)
     }
 
-    /// Says what came of the batch; returns whom to wake.
-    pub(super) fn decide(&self, outcome: Outcome<P>) -> impl Iterator<Item = Thread> + use<P> {
+    /// Says what came of the batch, whose records are of no more use; returns whom to wake.
+    pub(super) fn decide(&self, outcome: Outcome<P>, spent: Vec<R>) -> impl Iterator<Item = Thread> + use<P, R> {
         let mut ticket = self.lock();
-        ticket.outcome = outcome;
+        (ticket.outcome, ticket.spent) = (outcome, spent);
         let asleep = std::mem::take(&mut ticket.asleep);
         drop(ticket);
         self.tell();
@@ -70,7 +79,7 @@ impl<P> Ticket<P> {
     }
 
     /// Says that the batch is written, and nothing more; returns whom to wake, of those who wait for no more.
-    pub(super) fn is_written(&self, placement: P, needs: &[Need]) -> impl Iterator<Item = Thread> + use<P> {
+    pub(super) fn is_written(&self, placement: P, needs: &[Need]) -> impl Iterator<Item = Thread> + use<P, R> {
         let waits = |place: Option<usize>| place.and_then(|place| needs.get(place)) != Some(&Need::Written);
         let mut ticket = self.lock();
         ticket.outcome = Outcome::Written(placement);
@@ -82,12 +91,12 @@ impl<P> Ticket<P> {
         told.into_iter().map(|(_, thread)| thread)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, TicketState<P>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, TicketState<P, R>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<P: Clone> TicketState<P> {
+impl<P: Clone, R> TicketState<P, R> {
     /// The answer for a waiter, if there is one.
     pub(super) fn answer(&self, asked: Asked) -> Option<Result<P>> {
         match &self.outcome {

@@ -8,7 +8,7 @@ use crate::entry::{FamilyId, KeyRange, Probe};
 use crate::error::{ErrorKind, Result};
 use crate::ranges::RangeSet;
 use crate::run::index::{IndexView, PagePlace, StripePlace};
-use crate::run::{Access, Packing, PageCodec, Run, WriterOptions};
+use crate::run::{Access, Packing, PageCodec, WriterOptions};
 use crate::version::RunKind;
 
 struct Specimen {
@@ -217,7 +217,7 @@ fn forged_blocks_with_right_checksums_never_panic() {
     }
     let top = IndexView::<StripePlace>::parse(&run.top).unwrap();
     let stripe = run.stripe(&top, 0).unwrap();
-    let index = Run::index_place(&stripe);
+    let index = stripe.place.page_index();
     let (index_at, index_bytes) = (usize::try_from(index.offset).unwrap(), index.length as usize);
     for at in index_at..index_at + index_bytes {
         for byte in [0, 1, 0x7f, 0xff] {
@@ -254,13 +254,13 @@ fn verifying_finds_keys_that_gets_would_miss() {
     let run = open(specimen.bytes.clone(), Access::Mapped).unwrap();
     let top = IndexView::<StripePlace>::parse(&run.top).unwrap();
     let stripe = run.stripe(&top, 0).unwrap();
-    let index = Run::index_place(&stripe);
+    let index = stripe.place.page_index();
     let place = IndexView::<PagePlace>::parse(&run.page_index(&stripe).unwrap()).unwrap().entry(0).unwrap();
     let range = |at: u64, length: u32| {
         let at = usize::try_from(at).unwrap();
         at..at + length as usize
     };
-    let (filter_at, index_at) = (run.filter_place(&stripe), range(index.offset, index.length));
+    let (filter_at, index_at) = (stripe.place.filter(run.layout.block_align()), range(index.offset, index.length));
     let filter_range = range(filter_at.offset, filter_at.length);
     let page_range = range(stripe.place.offset, place.stored_bytes);
     let top_range = range(run.footer.top.offset, run.footer.top.length);
