@@ -27,8 +27,8 @@ pub(super) const MAX_RAW_PAGE_BYTES: usize = SINGLE_HEAD_BYTES + FAMILY_BYTES + 
 
 /// An open run. Shared between threads; keeps its file readable after the name is gone.
 ///
-/// Heap: the header, the range tombstones, one bit a block, 16 bytes a stripe; in [`Access::Positioned`] also the top index, the metadata
-/// and the last page index and filter. Nothing per key.
+/// Heap: the header and the range tombstones; in a mapping one bit a block and 16 bytes a stripe, in [`Access::Positioned`] the top index, the
+/// metadata and the last page index and filter. Nothing per key.
 pub(crate) struct Run {
     header: RunHeader,
     pub(super) layout: Layout,
@@ -205,10 +205,11 @@ impl Run {
         Ok(self.get_ref(probe)?.map(|change| change.map(Found::into_bytes)))
     }
 
-    /// Whether a get has to look into this run. A filter that no get has read yet is not asked here: the get meets what is wrong with it.
+    /// Whether a get has to look into this run. Only a filter that this mapping has checked is asked: what is wrong with another, the get meets.
     #[inline]
     pub(crate) fn may_hold(&self, probe: &Probe<'_>) -> bool {
         let number = match &*self.filters {
+            [] => return true,
             [_] => 0,
             _ => IndexView::<StripePlace>::parse(&self.top).map_or(0, |top| top.find(probe.full_key)),
         };

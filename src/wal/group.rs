@@ -6,7 +6,8 @@
 //!              the leader takes the batch at the front, writes and syncs it, acknowledges it, and appoints a follower of the next one
 //! ```
 //! LSNs are given out under the lock, so their order is the order of the queue, of the file and of the acknowledgements. The next batch
-//! gathers while the current one syncs. A leader waits for more followers only if there were more a moment ago, and never for long.
+//! gathers while the current one syncs. A leader waits for more followers only if there were more a moment ago, and never for long;
+//! the one who completes them leads instead, since it runs already.
 //!
 //! A batch that did not fit on a full disk is lost and its LSNs are given out again, unless somebody has left with one of them at the deadline:
 //! then the batch is owed, and whoever comes next writes it first.
@@ -186,13 +187,17 @@ impl<S: Sink> Group<S> {
             self.lead(state);
         } else {
             let completes = state.waiting() >= state.pace.expected;
-            match state.gathering.take_if(|_| completes) {
-                Some((sink, _)) => {
-                    state.pace.fruitless = 0;
-                    let after = self.write_front(state, sink);
-                    self.go_on(after);
+            // Only who waits for this very sync leads it.
+            let leads = completes && need == Need::Durable && state.queue.len() == 1;
+            if let Some((sink, _)) = state.gathering.take_if(|_| leads) {
+                state.pace.fruitless = 0;
+                let after = self.write_front(state, sink);
+                self.go_on(after);
+            } else {
+                if let Some((_, leader)) = state.gathering.as_ref().filter(|_| completes) {
+                    leader.unpark();
                 }
-                None => drop(state),
+                drop(state);
             }
         }
         let waiter = Waiter { ticket, place, asked: Asked { need, first, count } };
@@ -387,21 +392,23 @@ impl<S: Sink> Group<S> {
             return (state, Some(sink));
         }
         let me = current();
-        let leader = me.id();
-        batch.ticket.lock().asleep.push((None, me));
-        state.gathering = Some((sink, leader));
+        batch.ticket.lock().asleep.push((None, me.clone()));
+        state.gathering = Some((sink, me.clone()));
         let deadline = self.clock.elapsed() + most;
         loop {
             let left = deadline.saturating_sub(self.clock.elapsed());
-            if left.is_zero() {
+            if left.is_zero() || state.waiting() >= state.pace.expected {
                 break;
             }
             drop(state);
             park_timeout(left);
             state = self.lock();
-            if state.gathering.as_ref().is_none_or(|(_, who)| *who != leader) {
+            if state.gathering.as_ref().is_none_or(|(_, leader)| leader.id() != me.id()) {
                 return (state, None);
             }
+        }
+        if let Some(batch) = state.queue.front() {
+            batch.ticket.lock().asleep.retain(|(place, _)| place.is_some());
         }
         let sink = state.gathering.take().map(|(sink, _)| sink);
         if state.waiting() > before {
@@ -469,7 +476,8 @@ impl<S: Sink> Group<S> {
                     state.durable = state.durable.max(state.written);
                 }
                 if let Some(batch) = batch {
-                    told.extend(batch.ticket.decide(Outcome::Done(placement.clone()), batch.records));
+                    let spent = state.spent(batch.records);
+                    told.extend(batch.ticket.decide(Outcome::Done(placement.clone()), spent));
                 }
                 Ok(placement)
             }

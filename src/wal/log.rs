@@ -357,11 +357,11 @@ impl Inner {
                 Ok(room) => return Ok(Reserved::Room(room)),
                 Err(refused) => refused,
             };
-            let left = deadline.saturating_sub(self.clock.elapsed());
-            if left.is_zero() {
-                return Err(refused.context("the log's queue stayed full until the deadline; nothing was written"));
-            }
             if std::mem::replace(&mut hurried, true) {
+                let left = deadline.saturating_sub(self.clock.elapsed());
+                if left.is_zero() {
+                    return Err(refused.context("the log's queue stayed full until the deadline; nothing was written"));
+                }
                 self.group.wait_for_change(left.min(MEMORY_LOOK));
             }
         }

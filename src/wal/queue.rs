@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::group::{Need, Sink};
-use super::primitives::{Thread, ThreadId};
+use super::primitives::Thread;
 use super::record::Lsn;
 use super::ticket::{Cause, Failed, Outcome, Ticket};
 use crate::error::{Error, ErrorKind, Result};
@@ -14,8 +14,8 @@ pub(super) struct State<S: Sink> {
     /// `None` while somebody leads or waits for more writers. Where it is here, the queue is empty, or its first batch has an appointed leader,
     /// or all of it is owed.
     pub(super) sink: Option<S>,
-    /// The sink while a leader waits for more writers, and who that is. Whoever completes the group takes it, and leads instead.
-    pub(super) gathering: Option<(S, ThreadId)>,
+    /// The sink while a leader waits for more writers, and who that is. The writer who completes the group takes it, and leads instead.
+    pub(super) gathering: Option<(S, Thread)>,
     pub(super) queue: VecDeque<Batch<S>>,
     pub(super) next: Lsn,
     pub(super) written: Lsn,
@@ -82,6 +82,11 @@ impl<S: Sink> State<S> {
         self.queue.iter().map(|batch| batch.needs.len()).sum()
     }
 
+    /// The records of a batch that has ended, for their writers to free. Where somebody may be waiting for their memory, they go at once.
+    pub(super) fn spent(&self, records: Vec<S::Record<'static>>) -> Vec<S::Record<'static>> {
+        if self.watching > 0 { Vec::new() } else { records }
+    }
+
     /// What a failed batch means for those behind it and for the LSNs.
     pub(super) fn fail(
         &mut self,
@@ -117,7 +122,8 @@ impl<S: Sink> State<S> {
                 // Somebody left with an LSN of this batch and will ask whether it is durable. It never may be another record's.
                 self.stopped = Some(cause.clone());
             }
-            told.extend(batch.ticket.decide(Outcome::Failed(cause.clone()), batch.records));
+            let spent = self.spent(batch.records);
+            told.extend(batch.ticket.decide(Outcome::Failed(cause.clone()), spent));
         }
         cause.error()
     }

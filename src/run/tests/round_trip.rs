@@ -35,6 +35,7 @@ fn check_one(bytes: Vec<u8>, access: Access, entries: &Entries) {
     assert_eq!(run.metadata(), b"meta");
     for (key, value) in entries {
         assert_eq!(run.get(&Probe::new(key)).unwrap(), Some(as_change(value.as_ref())));
+        assert!(run.may_hold(&Probe::new(key)));
         let mut absent = key.clone();
         absent.push(0);
         if entries.binary_search_by(|(key, _)| key.cmp(&absent)).is_err() {
@@ -132,6 +133,22 @@ fn opening_reads_no_entry_and_holds_nothing_per_key() {
     assert!(large.heap_bytes() < small.heap_bytes() + 300, "{} {}", large.heap_bytes(), small.heap_bytes());
     assert!(large.get(&Probe::new(&key("00000042"))).unwrap().is_some());
     assert_eq!(large.blocks_read(), 7, "a filter, a page index and a page");
+}
+
+#[test]
+fn a_filter_is_asked_once_it_has_been_checked_and_lets_every_key_pass() {
+    const KEYS: u64 = 140_000; // in three stripes
+    let bytes = write(RunKind::Snapshot, &numbered(KEYS, 10));
+    let mapped = open(bytes.clone(), Access::Mapped).unwrap();
+    let positioned = open(bytes, Access::Positioned).unwrap();
+    let (present, absent): (Vec<_>, Vec<_>) =
+        (0..KEYS).map(|n| (key(format!("{n:08}")), key(format!("{n:08}x")))).unzip();
+    assert!(absent.iter().all(|key| mapped.may_hold(&Probe::new(key))), "nobody has looked into it yet");
+    assert!(present.iter().step_by(1000).all(|key| mapped.get(&Probe::new(key)).unwrap().is_some()));
+    assert!(present.iter().all(|key| mapped.may_hold(&Probe::new(key))));
+    let wrong = absent.iter().filter(|key| mapped.may_hold(&Probe::new(key))).count();
+    assert!(wrong < 2_600, "{wrong} absent keys pass");
+    assert!(absent.iter().all(|key| positioned.may_hold(&Probe::new(key))), "a look would read it");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 pub(super) use shuttle::sync::atomic::{AtomicBool, Ordering};
 pub(super) use shuttle::sync::{Condvar, Mutex, MutexGuard};
-pub(super) use shuttle::thread::{Thread, ThreadId, current, park, yield_now};
+pub(super) use shuttle::thread::{Thread, current, park, yield_now};
 
 pub(super) const PATIENCE: u32 = 1;
 

@@ -2,12 +2,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use shuttle::thread::ThreadId;
+
 use super::group::{Attempt, Failed, Group, Need, Sink, Written};
 use super::record::Lsn;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Every look is a millisecond later.
+/// Every look is a millisecond later. A sync takes [`SYNC_MS`], so that leaders wait for followers.
 #[derive(Debug, Default)]
 struct Ticks(AtomicU64);
 
@@ -21,6 +23,16 @@ impl Clock for Ticks {
     }
 }
 
+const SYNC_MS: u64 = 20;
+/// Takes a few looks at the clock.
+const GATHER: Duration = Duration::from_millis(6);
+
+/// A record, and what its memory was taken from.
+struct Paid {
+    payload: u64,
+    _room: Arc<()>,
+}
+
 /// What the sink has.
 #[derive(Debug, Default)]
 struct File {
@@ -28,6 +40,8 @@ struct File {
     records: Vec<(u64, u64)>,
     durable: usize,
     syncs: u64,
+    /// Of each batch: its payloads, and who wrote it.
+    led: Vec<(Vec<u64>, ThreadId)>,
     /// The write or the sync with this number fails, counted down.
     fails_write: Option<u64>,
     fails_sync: Option<u64>,
@@ -35,7 +49,7 @@ struct File {
     is_full: bool,
 }
 
-struct Fake(Arc<Mutex<File>>);
+struct Fake(Arc<Mutex<File>>, Arc<Ticks>);
 
 fn due(countdown: &mut Option<u64>) -> bool {
     *countdown = countdown.map(|left| left.wrapping_sub(1));
@@ -43,14 +57,14 @@ fn due(countdown: &mut Option<u64>) -> bool {
 }
 
 impl Sink for Fake {
-    type Record<'a> = u64;
+    type Record<'a> = Paid;
     type Placement = u64;
 
-    fn bytes(_: &u64) -> u64 {
+    fn bytes(_: &Paid) -> u64 {
         1
     }
 
-    fn write(&mut self, first: Lsn, records: &[u64]) -> Attempt<u64> {
+    fn write(&mut self, first: Lsn, records: &[Paid]) -> Attempt<u64> {
         shuttle::thread::yield_now();
         let mut file = self.0.lock().unwrap();
         if due(&mut file.fails_write) {
@@ -58,15 +72,18 @@ impl Sink for Fake {
             let kind = if file.is_full { full } else { ErrorKind::InvalidInput };
             return Err(Failed::once(Error::new(kind, "write")));
         }
-        for (lsn, payload) in (first.0..).zip(records) {
-            file.records.push((lsn, *payload));
+        for (lsn, record) in (first.0..).zip(records) {
+            file.records.push((lsn, record.payload));
         }
+        let payloads = records.iter().map(|record| record.payload).collect();
+        file.led.push((payloads, shuttle::thread::current().id()));
         Ok(first.0)
     }
 
-    fn sync(&mut self, _: Lsn, _: &[u64]) -> Attempt<Option<u64>> {
+    fn sync(&mut self, _: Lsn, _: &[Paid]) -> Attempt<Option<u64>> {
         let written = self.0.lock().unwrap().records.len();
         shuttle::thread::yield_now();
+        self.1.0.fetch_add(SYNC_MS, Ordering::Relaxed);
         let mut file = self.0.lock().unwrap();
         file.syncs += 1;
         if due(&mut file.fails_sync) {
@@ -77,24 +94,39 @@ impl Sink for Fake {
     }
 }
 
-type Writer = (Group<Fake>, Arc<Mutex<File>>);
+struct Writer {
+    group: Group<Fake>,
+    file: Arc<Mutex<File>>,
+    clock: Arc<Ticks>,
+    room: Arc<()>,
+}
 
 fn start(file: File, gather: Duration) -> Arc<Writer> {
-    let file = Arc::new(Mutex::new(file));
-    let group = Group::new(Fake(Arc::clone(&file)), Lsn::FIRST, Arc::new(Ticks::default()), gather);
-    Arc::new((group, file))
+    let (file, clock) = (Arc::new(Mutex::new(file)), Arc::new(Ticks::default()));
+    let sink = Fake(Arc::clone(&file), Arc::clone(&clock));
+    let group = Group::new(sink, Lsn::FIRST, Arc::clone(&clock) as Arc<dyn Clock>, gather);
+    Arc::new(Writer { group, file, clock, room: Arc::new(()) })
+}
+
+impl Writer {
+    /// Closes it, and looks whether all memory has been given back.
+    fn end(&self) {
+        self.group.close(|_| Ok(())).unwrap();
+        assert_eq!(Arc::strong_count(&self.room), 1, "records are still held");
+    }
 }
 
 fn write(writer: &Writer, payload: u64, need: Need, deadline: Option<Duration>) -> Result<Written<u64>> {
-    match writer.0.try_alone(&[payload], need) {
+    let paid = || Paid { payload, _room: Arc::clone(&writer.room) };
+    match writer.group.try_alone(&[paid()], need) {
         Some(written) => written,
-        None => writer.0.enqueue(vec![payload], need, deadline),
+        None => writer.group.enqueue([paid()], need, deadline),
     }
 }
 
 /// What an acknowledgement promises.
 fn check(writer: &Writer, payload: u64, need: Need, written: &Written<u64>) {
-    let file = writer.1.lock().unwrap();
+    let file = writer.file.lock().unwrap();
     let place = file.records.iter().rposition(|record| *record == (written.first.0, payload));
     let place = place.unwrap_or_else(|| panic!("{payload} is not at {}: {file:?}", written.first));
     assert!(need == Need::Written || place < file.durable, "{payload} was acknowledged before its sync: {file:?}");
@@ -114,7 +146,7 @@ fn explore(scenario: impl Fn() + Send + Sync + Clone + 'static) {
 #[test]
 fn writers_are_acknowledged_after_their_sync_in_the_order_of_their_lsns() {
     explore(|| {
-        let writer = start(File::default(), Duration::from_millis(3));
+        let writer = start(File::default(), GATHER);
         let needs = [Need::Durable, Need::Written, Need::OwnSync, Need::Durable];
         let threads: Vec<_> = (0..4_usize)
             .map(|thread| {
@@ -125,7 +157,7 @@ fn writers_are_acknowledged_after_their_sync_in_the_order_of_their_lsns() {
                         let written = write(&writer, payload, needs[thread], None).unwrap();
                         check(&writer, payload, needs[thread], &written);
                         if needs[thread] != Need::Written {
-                            assert!(writer.0.durable() >= written.first);
+                            assert!(writer.group.durable() >= written.first);
                         }
                     }
                 })
@@ -134,18 +166,58 @@ fn writers_are_acknowledged_after_their_sync_in_the_order_of_their_lsns() {
         for thread in threads {
             thread.join().unwrap();
         }
-        writer.0.close(|_| Ok(())).unwrap();
-        let file = writer.1.lock().unwrap();
+        writer.end();
+        let file = writer.file.lock().unwrap();
         in_order(&file);
         assert_eq!(file.records.len(), 8);
         assert!(file.records.iter().zip(1..).all(|(record, lsn)| record.0 == lsn));
     });
 }
 
+/// Batches of several records that another writer led than the one who came first.
+static TAKEN_OVER: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn who_completes_a_group_leads_it_if_it_waits_for_the_sync() {
+    explore(|| {
+        let writer = start(File::default(), GATHER);
+        let needs = [Need::Durable, Need::Durable, Need::Written, Need::OwnSync];
+        let threads: Vec<_> = (0..4_usize)
+            .map(|thread| {
+                let writer = Arc::clone(&writer);
+                shuttle::thread::spawn(move || {
+                    for round in 0..3_u64 {
+                        let payload = thread as u64 * 10 + round;
+                        let written = write(&writer, payload, needs[thread], None).unwrap();
+                        check(&writer, payload, needs[thread], &written);
+                    }
+                })
+            })
+            .collect();
+        let ids: Vec<_> = threads.iter().map(|thread| thread.thread().id()).collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        writer.end();
+        let file = writer.file.lock().unwrap();
+        in_order(&file);
+        for (payloads, leader) in file.led.iter().filter(|(payloads, _)| payloads.len() > 1) {
+            let leader = ids.iter().position(|id| id == leader).unwrap();
+            let place = payloads.iter().position(|payload| payload / 10 == leader as u64);
+            assert!(place.is_some(), "{leader} led a batch that its record is not in: {file:?}");
+            if place > Some(0) {
+                assert_eq!(needs[leader], Need::Durable, "{file:?}");
+                TAKEN_OVER.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    assert!(TAKEN_OVER.load(Ordering::Relaxed) > 0, "no schedule has led there");
+}
+
 #[test]
 fn who_leaves_at_the_deadline_learns_the_truth_from_the_durable_lsn() {
     explore(|| {
-        let writer = start(File::default(), Duration::from_millis(2));
+        let writer = start(File::default(), GATHER);
         let threads: Vec<_> = (0..4_u64)
             .map(|payload| {
                 let writer = Arc::clone(&writer);
@@ -165,21 +237,24 @@ fn who_leaves_at_the_deadline_learns_the_truth_from_the_durable_lsn() {
             })
             .collect();
         let unknown: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect();
-        writer.0.close(|_| Ok(())).unwrap();
-        let file = writer.1.lock().unwrap();
+        writer.end();
+        let file = writer.file.lock().unwrap();
         for (lsn, payload) in unknown {
-            assert!(writer.0.durable() >= Lsn(lsn), "nobody wrote what was left behind");
+            assert!(writer.group.durable() >= Lsn(lsn), "nobody wrote what was left behind");
             assert!(file.records.contains(&(lsn, payload)));
         }
     });
 }
 
+/// At once, and while somebody waits for more writers.
+const AFTER: [Duration; 2] = [Duration::ZERO, Duration::from_millis(3)];
+
 /// (LSN, payload).
 type Told = Vec<(u64, u64)>;
 
-/// Three threads write two records each, one of them with a deadline that is over: what they were told of, and which of it is
+/// Three threads write two records each, one of them with a deadline that is over `after` so long: what they were told of, and which of it is
 /// unknown.
-fn write_and_leave(writer: &Arc<Writer>) -> (Told, Told) {
+fn write_and_leave(writer: &Arc<Writer>, after: Duration) -> (Told, Told) {
     let threads: Vec<_> = (0..3_u64)
         .map(|thread| {
             let writer = Arc::clone(writer);
@@ -187,7 +262,7 @@ fn write_and_leave(writer: &Arc<Writer>) -> (Told, Told) {
                 let (mut told, mut unknown) = (Vec::new(), Vec::new());
                 for round in 0..2 {
                     let payload = thread * 10 + round;
-                    let deadline = (thread == 2).then_some(Duration::ZERO);
+                    let deadline = (thread == 2).then(|| writer.clock.elapsed() + after);
                     match write(&writer, payload, Need::Durable, deadline) {
                         Ok(written) => {
                             check(&writer, payload, Need::Durable, &written);
@@ -223,17 +298,18 @@ fn no_lsn_is_told_twice(told: &[(u64, u64)]) {
 
 #[test]
 fn failures_reach_their_writers_and_no_lsn_is_promised_twice() {
-    for (fails_write, fails_sync) in [(Some(1), None), (Some(2), None), (None, Some(1)), (None, Some(2))] {
+    let steps = (1..=5).flat_map(|step| [(Some(step), None), (None, Some(step))]);
+    for ((fails_write, fails_sync), after) in steps.flat_map(|step| AFTER.map(|after| (step, after))) {
         explore(move || {
-            let writer = start(File { fails_write, fails_sync, ..File::default() }, Duration::from_millis(2));
-            let (told, _) = write_and_leave(&writer);
-            writer.0.close(|_| Ok(())).unwrap();
+            let writer = start(File { fails_write, fails_sync, ..File::default() }, GATHER);
+            let (told, _) = write_and_leave(&writer, after);
+            writer.end();
             no_lsn_is_told_twice(&told);
-            let file = writer.1.lock().unwrap();
+            let file = writer.file.lock().unwrap();
             in_order(&file);
             for record in &told {
                 // Either it is there, or nothing ever says that its LSN is durable.
-                assert!(file.records.contains(record) || writer.0.durable() < Lsn(record.0), "{record:?} {file:?}");
+                assert!(file.records.contains(record) || writer.group.durable() < Lsn(record.0), "{record:?} {file:?}");
             }
         });
     }
@@ -241,20 +317,20 @@ fn failures_reach_their_writers_and_no_lsn_is_promised_twice() {
 
 #[test]
 fn after_a_full_disk_the_log_goes_on_and_what_was_left_behind_is_written_first() {
-    for fails_write in 1..4 {
+    for (fails_write, after) in (1..=5).flat_map(|step| AFTER.map(|after| (step, after))) {
         explore(move || {
             let file = File { fails_write: Some(fails_write), is_full: true, ..File::default() };
-            let writer = start(file, Duration::from_millis(2));
-            let (mut told, unknown) = write_and_leave(&writer);
+            let writer = start(file, GATHER);
+            let (mut told, unknown) = write_and_leave(&writer, after);
             let last = write(&writer, 99, Need::Durable, None);
             // The write that fails may be this one.
             match last.or_else(|_| write(&writer, 99, Need::Durable, None)) {
                 Ok(written) => told.push((written.first.0, 99)),
                 Err(error) => panic!("{error}"),
             }
-            writer.0.close(|_| Ok(())).unwrap();
+            writer.end();
             no_lsn_is_told_twice(&told);
-            let file = writer.1.lock().unwrap();
+            let file = writer.file.lock().unwrap();
             in_order(&file);
             for record in &unknown {
                 assert!(file.records.contains(record), "{record:?} {file:?}");
@@ -266,17 +342,18 @@ fn after_a_full_disk_the_log_goes_on_and_what_was_left_behind_is_written_first()
 #[test]
 fn closing_waits_for_the_queue_and_refuses_what_comes_later() {
     explore(|| {
-        let writer = start(File::default(), Duration::ZERO);
+        let writer = start(File::default(), GATHER);
         let threads: Vec<_> = (0..3_u64)
             .map(|payload| {
                 let writer = Arc::clone(&writer);
                 shuttle::thread::spawn(move || write(&writer, payload, Need::Durable, None).is_ok())
             })
             .collect();
-        writer.0.close(|_| Ok(())).unwrap();
-        let before = writer.1.lock().unwrap().records.len();
+        writer.group.close(|_| Ok(())).unwrap();
+        let before = writer.file.lock().unwrap().records.len();
         let written = threads.into_iter().map(|thread| thread.join().unwrap()).filter(|written| *written).count();
         assert_eq!((before, written), (written, before), "nothing is written after the close, and nothing is lost");
         assert!(write(&writer, 9, Need::Durable, None).is_err());
+        writer.end();
     });
 }

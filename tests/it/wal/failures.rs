@@ -1,7 +1,8 @@
 //! Disks that say no.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use alluvium::fs::SimDisk;
@@ -11,6 +12,7 @@ use alluvium::{Backend, ErrorKind};
 
 use super::disk::Beside;
 use super::support::*;
+use crate::care;
 
 /// Writes with one failure on the way; afterwards every acknowledged record is there, once and in order.
 fn fail_once(
@@ -166,7 +168,7 @@ fn full_beside_one_who_left() -> (SimDisk, Arc<FileLog>) {
         if !std::mem::replace(&mut has_left, true) {
             let log = beside.upgrade().unwrap();
             let at_once = WriteOptions { timeout: Some(Duration::ZERO), ..WriteOptions::default() };
-            let left = std::thread::spawn(move || log.write_with(&[NewRecord::new(b"left", 3)], &at_once));
+            let left = thread::spawn(move || log.write_with(&[NewRecord::new(b"left", 3)], &at_once));
             let error = left.join().unwrap().unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Unknown { lsn: 3 }), "{error}");
             full.fail_at(1, &[Operation::Append, Operation::Create], io::ErrorKind::StorageFull, Persistence::ForEver);
@@ -205,6 +207,42 @@ fn closing_writes_the_record_of_one_who_left_if_there_is_room() {
         let found = payloads(&open(&sim, &small()).unwrap());
         assert_eq!(found, if has_room { vec!["one", "left"] } else { vec!["one"] });
     }
+}
+
+#[test]
+fn who_will_not_wait_gets_its_turn_though_what_is_owed_fills_the_queue() {
+    let (backend, sim) = (Backend::in_memory().unwrap(), SimDisk::new(1));
+    let disk = Beside::new(&sim);
+    let clock = Arc::new(alluvium::SystemClock::new());
+    let memory = Some(backend.share_memory());
+    let options = LogOptions { queue_bytes: 1000, memory, segment_bytes: 1 << 20, ..small() };
+    let ids = alluvium::IdSource::seeded(1);
+    let log = Arc::new(FileLog::open_on(Arc::new(disk.clone()), DIR, options, clock, ids).unwrap());
+    log.write(b"one", 1).unwrap();
+    let at_once = || WriteOptions { timeout: Some(Duration::ZERO), ..WriteOptions::default() };
+    let (beside, full, queue, mut has_left) = (Arc::downgrade(&log), sim.clone(), backend, false);
+    let stayed = Arc::new(Mutex::new(None));
+    let stays = Arc::clone(&stayed);
+    disk.set(move || {
+        if !std::mem::replace(&mut has_left, true) {
+            // One who leaves at once, and one who waits, in a batch that will not fit.
+            let log = beside.upgrade().unwrap();
+            let left = Arc::clone(&log);
+            let left = thread::spawn(move || left.write_with(&[NewRecord::new(&[b'l'; 600], 3)], &at_once()));
+            assert!(matches!(left.join().unwrap().unwrap_err().kind(), ErrorKind::Unknown { lsn: 3 }));
+            *stays.lock().unwrap() = Some(thread::spawn(move || log.write(&[b's'; 200], 4)));
+            let is_queued = || queue.memory().holders.iter().any(|one| one.kind == "log queue" && one.bytes > 800);
+            assert!(care::comes(is_queued));
+            full.fail_at(2, &[Operation::Append, Operation::Create], io::ErrorKind::StorageFull, Persistence::ForEver);
+        }
+    });
+    log.write(b"two", 2).unwrap();
+    let stayed = stayed.lock().unwrap().take().unwrap();
+    assert!(matches!(stayed.join().unwrap().unwrap_err().kind(), ErrorKind::Unknown { lsn: 4 }));
+    sim.clear_faults();
+    let written = log.write_with(&[NewRecord::new(&[b'n'; 900], 5)], &at_once());
+    assert_eq!(written.unwrap().first().unwrap().lsn, Lsn(5));
+    assert_eq!(read_all(&*log).unwrap().len(), 5, "what was owed came first");
 }
 
 #[test]
@@ -302,7 +340,7 @@ fn the_queue_counts_against_the_memory_of_the_backend_that_it_shares() {
             // Another writer comes while this one is writing, and does not wait for its turn.
             let log = beside.upgrade().unwrap();
             let at_once = WriteOptions { timeout: Some(Duration::ZERO), ..WriteOptions::default() };
-            let left = std::thread::spawn(move || log.write_with(&[NewRecord::new(&vec![7; 64 << 10], 3)], &at_once));
+            let left = thread::spawn(move || log.write_with(&[NewRecord::new(&vec![7; 64 << 10], 3)], &at_once));
             left.join().unwrap().unwrap_err();
             assert!((64 << 10..66 << 10).contains(&held(&seen)), "{}", held(&seen));
         }
@@ -317,7 +355,7 @@ fn a_writer_over_the_queue_waits_and_the_largest_record_gets_its_turn() {
     let sim = SimDisk::new(1);
     let options = LogOptions { queue_bytes: 1000, segment_bytes: 1 << 20, ..LogOptions::default() };
     let log = Arc::new(open(&sim, &options).unwrap());
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for writer in 0..6_usize {
             let log = Arc::clone(&log);
             scope.spawn(move || {
