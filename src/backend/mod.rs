@@ -50,7 +50,7 @@ pub(crate) use generation::Generation;
 pub(crate) use handle::{Admission, InUse, Room};
 pub use handle::{Backend, MemoryUse};
 pub use options::{BackendCompression, BackendOptions, MIN_MEMORY_LIMIT_BYTES};
-pub(crate) use precedence::Precedence;
+pub(crate) use precedence::{Patience, Precedence};
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
 pub use simulated::{IndexImage, SimIndex};

@@ -3,9 +3,21 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Background writing waits for no longer than this before each piece that it makes durable, so that it goes on, if slowly, where
-/// commits never stop.
+use crate::clock::Clock;
+
+/// Background writing waits for no longer than this for each piece that it makes durable, so that it goes on, if slowly, where commits
+/// never stop.
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
+
+/// How long a piece of background writing may still wait for commits.
+#[derive(Debug)]
+pub(crate) struct Patience(Duration);
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self(LONGEST_WAIT)
+    }
+}
 
 /// Who makes something durable right now: a disk takes the pieces in turns, and the journal of a file system all of them together, so
 /// that a commit whose sync meets those of a snapshot and two merges waits for all of these.
@@ -31,10 +43,18 @@ impl Precedence {
         Committing { of: self }
     }
 
-    /// Waits until no commit is on its way, or for a moment.
-    pub(crate) fn give_way(&self) {
-        let waited = self.quiet.wait_timeout_while(self.lock(), LONGEST_WAIT, |committing| *committing > 0);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    /// Waits until no commit is on its way, or until the patience is at its end.
+    pub(crate) fn give_way(&self, patience: &mut Patience, clock: &dyn Clock) {
+        let committing = self.lock();
+        if *committing == 0 || patience.0.is_zero() {
+            return;
+        }
+        let began = clock.elapsed();
+        let waited = self.quiet.wait_timeout_while(committing, patience.0, |committing| *committing > 0);
+        let (committing, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        drop(committing);
+        let left = patience.0.saturating_sub(clock.elapsed().saturating_sub(began));
+        patience.0 = if timeout.timed_out() { Duration::ZERO } else { left };
     }
 
     fn lock(&self) -> MutexGuard<'_, usize> {
@@ -57,14 +77,15 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::clock::SystemClock;
 
     #[test]
     fn whoever_gives_way_goes_on_when_the_last_commit_has_ended() {
         let precedence = Precedence::default();
-        precedence.give_way(); // nobody is there
+        precedence.give_way(&mut Patience::default(), &SystemClock::new()); // nobody is there
         let (first, second) = (precedence.go_first(), precedence.go_first());
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| precedence.give_way());
+            let waiting = scope.spawn(|| precedence.give_way(&mut Patience::default(), &SystemClock::new()));
             drop(first);
             drop(second);
             waiting.join().unwrap();
@@ -76,6 +97,9 @@ mod tests {
     fn a_commit_that_never_ends_holds_nobody_up_for_good() {
         let precedence = Precedence::default();
         let _commit = precedence.go_first();
-        precedence.give_way();
+        let mut patience = Patience::default();
+        precedence.give_way(&mut patience, &SystemClock::new());
+        assert!(patience.0.is_zero());
+        precedence.give_way(&mut patience, &SystemClock::new());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::bytes::Bytes;
 use crate::entry::{FamilyId, KeyRange, MAX_KEY_BYTES, Probe};
 use crate::error::{Error, ErrorKind, Result};
-use crate::run::Layer;
+use crate::run::{Layer, Run};
 
 /// The state at one version, in whatever form a provider holds it.
 pub(crate) trait Below: Send + Sync + Debug {
@@ -15,6 +15,11 @@ pub(crate) trait Below: Send + Sync + Debug {
 
     /// Cursors whose merge is the content of `range`, newest first.
     fn layers(&self, range: &KeyRange) -> Result<Vec<Layer>>;
+
+    /// The large files that nobody else reads any more.
+    fn last_reads(&self) -> Vec<Arc<Run>> {
+        Vec::new()
+    }
 }
 
 /// A full key for one look-up, on the stack where it is short.

@@ -125,6 +125,10 @@ impl StoreDirectory {
         Self { precedence: Arc::clone(precedence), ..self }
     }
 
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
     pub(super) fn precedence(&self) -> &Precedence {
         &self.precedence
     }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::directory::StoreDirectory;
 use super::load::merged_with_ranges;
 use super::opening::{OpenChain, name_of};
-use crate::backend::Precedence;
+use crate::backend::{Patience, Precedence};
 use crate::catalog::RunName;
 use crate::checkpoint::PendingFile;
+use crate::clock::Clock;
 use crate::entry::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{PublishError, WriteFile};
@@ -21,6 +22,8 @@ pub(crate) type Observer<'o> = &'o (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
 /// So much is made durable at once. A whole snapshot's worth would make every commit's sync wait behind it.
 const SYNCED_BYTES: u64 = 512 << 10;
+/// After so much, commits go first: they need the processors, too.
+const WAITS_AFTER_BYTES: u64 = 64 << 10;
 
 /// A run that is written whole and not to be seen yet.
 #[derive(Debug)]
@@ -160,8 +163,17 @@ fn prepare(
 ) -> Result<Prepared> {
     let name = name_of(header)?;
     let mut file = directory.create_rewritten(&name)?;
-    let precedence = directory.precedence();
-    let mut telling = Observed { file: &mut *file, observer, precedence, written: 0, unsynced: 0 };
+    let (precedence, clock) = (directory.precedence(), directory.clock());
+    let mut telling = Observed {
+        file: &mut *file,
+        observer,
+        precedence,
+        clock,
+        patience: Patience::default(),
+        written: 0,
+        unsynced: 0,
+        unwaited: 0,
+    };
     let mut run = RunWriter::new(&mut telling, &directory.display_path(name), header, WriterOptions::aligned())?;
     while content.advance()? {
         run.add(content.key(), content.change())?;
@@ -176,8 +188,13 @@ struct Observed<'f> {
     file: &'f mut dyn PendingFile,
     observer: Observer<'f>,
     precedence: &'f Precedence,
+    clock: &'f dyn Clock,
+    /// For what will be made durable next.
+    patience: Patience,
     written: u64,
     unsynced: u64,
+    /// Since commits last went first.
+    unwaited: u64,
 }
 
 impl std::fmt::Debug for Observed<'_> {
@@ -191,9 +208,14 @@ impl WriteFile for Observed<'_> {
         self.file.append(bytes)?;
         self.written = self.written.saturating_add(bytes.len() as u64);
         self.unsynced = self.unsynced.saturating_add(bytes.len() as u64);
-        if self.unsynced >= SYNCED_BYTES {
-            self.unsynced = 0;
-            self.precedence.give_way();
+        self.unwaited = self.unwaited.saturating_add(bytes.len() as u64);
+        let syncs = self.unsynced >= SYNCED_BYTES;
+        if syncs || self.unwaited >= WAITS_AFTER_BYTES {
+            self.unwaited = 0;
+            self.precedence.give_way(&mut self.patience, self.clock);
+        }
+        if syncs {
+            (self.unsynced, self.patience) = (0, Patience::default());
             self.file.sync()?;
         }
         match (self.observer)(self.written) {

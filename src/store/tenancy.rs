@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::below::SharedBelow;
 use super::commit::ChangeSet;
 use super::core::Core;
 use super::transaction::Committer;
@@ -23,6 +24,15 @@ impl Committer for Tenancy {
             caretaker.committed(&self.core);
         }
         Ok(version)
+    }
+
+    fn let_go(&self, below: SharedBelow) {
+        // A base that has been replaced is unmapped by whoever held it last: not while a commit's caller waits.
+        let last = below.last_reads();
+        drop(below);
+        if !last.is_empty() {
+            self.core.backend.worker().submit(Box::new(move || drop(last)));
+        }
     }
 }
 

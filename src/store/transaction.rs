@@ -20,6 +20,11 @@ use crate::version::Version;
 pub(super) trait Committer: Send + Sync + std::fmt::Debug {
     /// Commits `changes`, which were made on top of the version that the writer slot was taken for.
     fn commit(&self, changes: ChangeSet<'_>) -> Result<Version>;
+
+    /// Drops what the writes were made on, which may be the last of it.
+    fn let_go(&self, below: SharedBelow) {
+        drop(below);
+    }
 }
 
 /// The writes of one batch over one version. It owns the store's writer slot until it ends.
@@ -161,6 +166,7 @@ impl WriteStore for Transaction {
         let changes = ChangeSet { overlay: &overlay, families: &self.families, metadata };
         let version = self.committer.commit(changes);
         drop(self.slot); // the next writer comes in only now
+        self.committer.let_go(self.below);
         version
     }
 

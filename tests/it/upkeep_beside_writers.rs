@@ -155,3 +155,34 @@ fn reads_are_right_while_old_versions_are_let_go() {
         history(seed + 100, Residency::Resident, true);
     }
 }
+
+/// Unmapping much takes long, so a commit leaves it to the background; but done it is.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_replaced_base_is_unmapped_after_the_commit_that_read_it_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let backend = Backend::in_memory().unwrap();
+    let id = StateStoreId::new("op", 0, "state").unwrap();
+    let options = StoreOptions::default().upkeep(alluvium::Upkeep::Manual);
+    let provider = RocksDbProvider::open(&backend, LocalCheckpoint::open(dir.path()).unwrap(), id, options).unwrap();
+    let mapped = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let dir = dir.path().to_str().unwrap();
+        maps.lines().filter(|line| line.contains(dir) && line.contains(".snapshot")).count()
+    };
+    let mut batch = provider.begin(provider.latest().unwrap()).unwrap();
+    for number in 0..20 {
+        batch.put(FamilyId::DEFAULT, &key(number), &vec![b'x'; 1 << 20]).unwrap();
+    }
+    batch.commit().unwrap();
+    provider.snapshot().unwrap();
+    let mut batch = provider.begin(provider.latest().unwrap()).unwrap();
+    batch.put(FamilyId::DEFAULT, b"a", b"b").unwrap();
+    batch.commit().unwrap();
+    let mut batch = provider.begin(provider.latest().unwrap()).unwrap();
+    batch.put(FamilyId::DEFAULT, b"c", b"d").unwrap();
+    provider.snapshot().unwrap();
+    assert_eq!(mapped(), 2, "the transaction still reads the old one");
+    batch.commit().unwrap();
+    assert!(crate::care::comes(|| mapped() == 1));
+}
