@@ -45,11 +45,11 @@ impl Precedence {
 
     /// Waits until no commit is on its way, or until the patience is at its end.
     pub(crate) fn give_way(&self, patience: &mut Patience, clock: &dyn Clock) {
-        let committing = self.lock();
-        if *committing == 0 || patience.0.is_zero() {
+        if patience.0.is_zero() {
             return;
         }
         let began = clock.elapsed();
+        let committing = self.lock();
         let waited = self.quiet.wait_timeout_while(committing, patience.0, |committing| *committing > 0);
         let (committing, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         drop(committing);

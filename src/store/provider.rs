@@ -47,7 +47,7 @@ impl RocksDbProvider {
         let core = Arc::new(Core::open(backend, checkpoint, id, options, ids, clock)?);
         core.rebuild_filters_soon();
         core.fold_behind();
-        Ok(Self { tenancy: Arc::new(Tenancy { core }) })
+        Ok(Self { tenancy: Arc::new(Tenancy::new(core)) })
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

@@ -22,8 +22,6 @@ pub(crate) type Observer<'o> = &'o (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
 /// So much is made durable at once. A whole snapshot's worth would make every commit's sync wait behind it.
 const SYNCED_BYTES: u64 = 512 << 10;
-/// After so much, commits go first: they need the processors, too.
-const WAITS_AFTER_BYTES: u64 = 64 << 10;
 
 /// A run that is written whole and not to be seen yet.
 #[derive(Debug)]
@@ -172,7 +170,6 @@ fn prepare(
         patience: Patience::default(),
         written: 0,
         unsynced: 0,
-        unwaited: 0,
     };
     let mut run = RunWriter::new(&mut telling, &directory.display_path(name), header, WriterOptions::aligned())?;
     while content.advance()? {
@@ -193,8 +190,6 @@ struct Observed<'f> {
     patience: Patience,
     written: u64,
     unsynced: u64,
-    /// Since commits last went first.
-    unwaited: u64,
 }
 
 impl std::fmt::Debug for Observed<'_> {
@@ -208,13 +203,9 @@ impl WriteFile for Observed<'_> {
         self.file.append(bytes)?;
         self.written = self.written.saturating_add(bytes.len() as u64);
         self.unsynced = self.unsynced.saturating_add(bytes.len() as u64);
-        self.unwaited = self.unwaited.saturating_add(bytes.len() as u64);
-        let syncs = self.unsynced >= SYNCED_BYTES;
-        if syncs || self.unwaited >= WAITS_AFTER_BYTES {
-            self.unwaited = 0;
-            self.precedence.give_way(&mut self.patience, self.clock);
-        }
-        if syncs {
+        // Not only before a sync: commits need the processors, too.
+        self.precedence.give_way(&mut self.patience, self.clock);
+        if self.unsynced >= SYNCED_BYTES {
             (self.unsynced, self.patience) = (0, Patience::default());
             self.file.sync()?;
         }

@@ -75,7 +75,8 @@ pub(super) struct Written<P> {
     pub(super) before: u64,
 }
 
-/// The queue, the sink, and who leads. The one lock guards all of it; tickets are locked under it, nothing else is.
+/// The queue, the sink, and who leads. The one lock guards all of it; under it tickets are locked, and the budget where
+/// somebody waits for the memory of records that are freed.
 pub(super) struct Group<S: Sink> {
     state: Mutex<State<S>>,
     /// Told at the end of every batch.
