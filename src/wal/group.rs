@@ -381,13 +381,10 @@ impl<S: Sink> Group<S> {
         // Where syncs are fast, waking many writers takes longer than a sync, and a group of a few costs more than the wait for all.
         let most = self.longest_gather.min(state.pace.sync_time * 4);
         let before = state.waiting();
-        let alone = state.queue.len() == 1;
-        let Some(batch) = state.queue.front().filter(|batch| alone && batch.syncs && !batch.alone) else {
+        let pays = state.queue.len() == 1 && !most.is_zero() && before < state.pace.expected;
+        let Some(batch) = state.queue.front().filter(|batch| pays && batch.syncs && !batch.alone) else {
             return (state, Some(sink));
         };
-        if most.is_zero() || before >= state.pace.expected {
-            return (state, Some(sink));
-        }
         if state.pace.skip > 0 {
             state.pace.skip -= 1;
             return (state, Some(sink));

@@ -143,29 +143,34 @@ fn explore(scenario: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_pct(scenario, 1500, 3);
 }
 
+/// One thread for each need, which writes so many records, their payloads its number times ten and on; the threads' names.
+fn write_side_by_side(writer: &Arc<Writer>, needs: [Need; 4], rounds: u64) -> Vec<ThreadId> {
+    let threads: Vec<_> = (0_u64..)
+        .zip(needs)
+        .map(|(thread, need)| {
+            let writer = Arc::clone(writer);
+            shuttle::thread::spawn(move || {
+                for payload in thread * 10..thread * 10 + rounds {
+                    let written = write(&writer, payload, need, None).unwrap();
+                    check(&writer, payload, need, &written);
+                    assert!(need == Need::Written || writer.group.durable() >= written.first);
+                }
+            })
+        })
+        .collect();
+    let ids = threads.iter().map(|thread| thread.thread().id()).collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    ids
+}
+
 #[test]
 fn writers_are_acknowledged_after_their_sync_in_the_order_of_their_lsns() {
     explore(|| {
         let writer = start(File::default(), GATHER);
         let needs = [Need::Durable, Need::Written, Need::OwnSync, Need::Durable];
-        let threads: Vec<_> = (0..4_usize)
-            .map(|thread| {
-                let writer = Arc::clone(&writer);
-                shuttle::thread::spawn(move || {
-                    for round in 0..2_u64 {
-                        let payload = thread as u64 * 10 + round;
-                        let written = write(&writer, payload, needs[thread], None).unwrap();
-                        check(&writer, payload, needs[thread], &written);
-                        if needs[thread] != Need::Written {
-                            assert!(writer.group.durable() >= written.first);
-                        }
-                    }
-                })
-            })
-            .collect();
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        write_side_by_side(&writer, needs, 2);
         writer.end();
         let file = writer.file.lock().unwrap();
         in_order(&file);
@@ -182,22 +187,7 @@ fn who_completes_a_group_leads_it_if_it_waits_for_the_sync() {
     explore(|| {
         let writer = start(File::default(), GATHER);
         let needs = [Need::Durable, Need::Durable, Need::Written, Need::OwnSync];
-        let threads: Vec<_> = (0..4_usize)
-            .map(|thread| {
-                let writer = Arc::clone(&writer);
-                shuttle::thread::spawn(move || {
-                    for round in 0..3_u64 {
-                        let payload = thread as u64 * 10 + round;
-                        let written = write(&writer, payload, needs[thread], None).unwrap();
-                        check(&writer, payload, needs[thread], &written);
-                    }
-                })
-            })
-            .collect();
-        let ids: Vec<_> = threads.iter().map(|thread| thread.thread().id()).collect();
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        let ids = write_side_by_side(&writer, needs, 3);
         writer.end();
         let file = writer.file.lock().unwrap();
         in_order(&file);
