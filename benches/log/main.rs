@@ -10,6 +10,7 @@
 //! ```
 //! One JSON line a figure on standard output, a table on standard error; the exit code is 1 if a requirement is missed.
 
+mod bare_group;
 mod replayed;
 #[allow(dead_code, unused_imports, reason = "a bench uses a part of it, and without a harness drops its tests")]
 #[path = "../../examples/measure/report.rs"]

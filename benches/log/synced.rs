@@ -1,7 +1,7 @@
 //! Synced writes: one writer against a bare loop, many writers against one.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,13 @@ use alluvium::{IdSource, SystemClock};
 
 use crate::report::{Report, median};
 use crate::slow::SlowDisk;
-use crate::{Args, Failure, Stopwatch, Turn, alternate, float, ratio, rival};
+use crate::{Args, Failure, Stopwatch, Turn, alternate, bare_group, float, ratio, rival};
 
 const WRITERS: usize = 64;
+/// Bytes of a record of 1 KiB with its header.
+const FRAME: usize = 32 + 1024;
+/// Of a file, as much as a segment has.
+const ROOM: u64 = 64 << 20;
 /// How much longer the syncs of the slow disk take.
 const SLOWER: Duration = Duration::from_millis(1);
 
@@ -27,7 +31,7 @@ pub(crate) fn one_writer(args: &Args, dir: &Path, report: &mut Report) -> Result
         let room = LogOptions::default();
         let plain = LogOptions { preallocates: false, ..LogOptions::default() };
         let recycled = recycled(&place.join("recycled"))?;
-        let (loop_, loop_room) = (bare(&place.join("bare"), 0)?, bare(&place.join("room"), 64 << 20)?);
+        let (loop_, loop_room) = (bare(&place.join("bare"), 0)?, bare(&place.join("room"), ROOM)?);
         let (log, log_room) = (FileLog::open(place.join("log"), plain)?, FileLog::open(place.join("log-room"), room)?);
         let payload = vec![7; bytes];
         let append = |mut file: &File| -> Result<(), Failure> {
@@ -82,12 +86,14 @@ pub(crate) fn many_writers(args: &Args, dir: &Path, report: &mut Report) -> Resu
     let syncs = args.syncs;
     let mut single = |dir: &Path| logged(&open(dir, &options)?, 1024, syncs, 1);
     let mut many = |dir: &Path| logged(&open(dir, &options)?, 1024, syncs, WRITERS);
+    let mut bare_many = |dir: &Path| bare_group::run(bare(&dir.join("bare"), ROOM)?, FRAME, syncs, WRITERS);
     let mut slow_single = |dir: &Path| logged(&slow(dir, &options)?, 1024, syncs, 1);
     let mut slow_many = |dir: &Path| logged(&slow(dir, &options)?, 1024, syncs, WRITERS);
     let mut plain_single = |dir: &Path| logged(&open(dir, &plain)?, 1024, syncs, 1);
     let mut plain_many = |dir: &Path| logged(&open(dir, &plain)?, 1024, syncs, WRITERS);
     let mut again_single = |dir: &Path| logged(&recycled(&dir.join("log"))?, 1024, syncs, 1);
     let mut again_many = |dir: &Path| logged(&recycled(&dir.join("log"))?, 1024, syncs, WRITERS);
+    let mut bare_again = |dir: &Path| bare_group::run(written(&dir.join("bare"))?, FRAME, syncs, WRITERS);
     let mut rival_runs: Vec<Box<Turn<'_>>> = Vec::new();
     for rival in &rivals {
         rival_runs.push(Box::new(move |dir| rival.run(dir, 1024, syncs, WRITERS)));
@@ -95,23 +101,55 @@ pub(crate) fn many_writers(args: &Args, dir: &Path, report: &mut Report) -> Resu
     let mut contenders: Vec<&mut Turn<'_>> = vec![
         &mut single,
         &mut many,
+        &mut bare_many,
         &mut slow_single,
         &mut slow_many,
         &mut plain_single,
         &mut plain_many,
         &mut again_single,
         &mut again_many,
+        &mut bare_again,
     ];
     contenders.extend(rival_runs.iter_mut().map(|run| run.as_mut() as &mut Turn<'_>));
     let figures = alternate(args, dir, &mut contenders)?;
-    let [single, many, slow_single, slow_many, plain_single, plain_many, again_single, again_many, others @ ..] =
-        figures.as_slice()
+    let (own, others) = figures.split_at(figures.len() - rivals.len());
+    report_own(args, own, report)?;
+    let many = figures.get(1).ok_or("no turn of many writers")?;
+    for (rival, other) in rivals.iter().zip(others) {
+        let name = rival.name;
+        report.figure(&case(name), median(other.iter().copied()), "records/s", None)?;
+        let must = if name == rival::RAFT_ENGINE { args.must(1.0) } else { None };
+        report.figure(&case(&format!("log / {name}")), ratio(many, other), "×", must)?;
+    }
+    Ok(())
+}
+
+fn case(what: &str) -> String {
+    format!("{WRITERS} writers, 1024 B, synced, {what}")
+}
+
+/// The figures of our own contenders, in their order.
+fn report_own(args: &Args, own: &[Vec<f64>], report: &mut Report) -> Result<(), Failure> {
+    let [
+        single,
+        many,
+        bare_many,
+        slow_single,
+        slow_many,
+        plain_single,
+        plain_many,
+        again_single,
+        again_many,
+        bare_again,
+    ] = own
     else {
-        return Err("eight contenders".into());
+        return Err("ten contenders of our own".into());
     };
-    let case = |what: &str| format!("{WRITERS} writers, 1024 B, synced, {what}");
     report.figure(&case("log"), median(many.iter().copied()), "records/s", None)?;
     report.figure(&case("log / one writer"), ratio(many, single), "×", args.must(25.0))?;
+    // What disk and scheduler leave to any group commit: the same threads and bytes, and nothing else.
+    report.figure(&case("bare group / one writer"), ratio(bare_many, single), "×", None)?;
+    report.figure(&case("log / bare group"), ratio(many, bare_many), "×", None)?;
     // What the group is for: where a sync takes long, 64 share one. Above, the writers' own work takes longer than it.
     let longer = format!("log / one writer, syncs {} ms longer", SLOWER.as_millis());
     report.figure(&case(&longer), ratio(slow_many, slow_single), "×", args.must(25.0))?;
@@ -122,12 +160,13 @@ pub(crate) fn many_writers(args: &Args, dir: &Path, report: &mut Report) -> Resu
     // In a segment that is written over a cleaned one no block is new to the file system.
     report.figure(&case("log, recycled segment"), median(again_many.iter().copied()), "records/s", None)?;
     report.figure(&case("log / one writer, recycled segments"), ratio(again_many, again_single), "×", None)?;
-    for (rival, other) in rivals.iter().zip(others) {
-        let name = rival.name;
-        report.figure(&case(name), median(other.iter().copied()), "records/s", None)?;
-        let must = if name == rival::RAFT_ENGINE { args.must(1.0) } else { None };
-        report.figure(&case(&format!("log / {name}")), ratio(many, other), "×", must)?;
-    }
+    report.figure(
+        &case("bare group in written room / one writer, recycled"),
+        ratio(bare_again, again_single),
+        "×",
+        None,
+    )?;
+    report.figure(&case("log, recycled / bare group in written room"), ratio(again_many, bare_again), "×", None)?;
     Ok(())
 }
 
@@ -156,6 +195,16 @@ fn bare(path: &Path, room: u64) -> Result<File, Failure> {
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, room)?;
     }
     file.sync_all()?;
+    Ok(file)
+}
+
+/// The same over room that was written before.
+fn written(path: &Path) -> Result<File, Failure> {
+    let mut file = File::options().create_new(true).write(true).open(path)?;
+    let zeros = vec![0; 1 << 20];
+    (0..ROOM >> 20).try_for_each(|_| file.write_all(&zeros))?;
+    file.sync_all()?;
+    file.rewind()?;
     Ok(file)
 }
 

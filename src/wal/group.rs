@@ -184,7 +184,7 @@ impl<S: Sink> Group<S> {
         batch.records.extend(records);
         batch.needs.push(need);
         let ticket = Arc::clone(&batch.ticket);
-        if state.sink.is_some() && state.queue.len() == 1 && place == 0 {
+        if state.leads(place, need) {
             self.lead(state);
         } else {
             let completes = state.waiting() >= state.pace.expected;
@@ -299,7 +299,7 @@ impl<S: Sink> Group<S> {
             if ticket.leader.take_if(|leader| *leader == waiter.place).is_some() {
                 drop(ticket);
                 self.lead(self.lock());
-                (patience, is_listed) = (PATIENCE, false);
+                patience = PATIENCE;
                 continue;
             }
             if patience > 0 {

@@ -149,17 +149,35 @@ impl<S: Sink> State<S> {
         front.and_then(|batch| batch.owed.as_ref())
     }
 
+    /// Whether the newest writer, at `place` of the last batch, leads at once: as the first, or as one who waits for a sync where nobody else who
+    /// does is about to.
+    pub(super) fn leads(&self, place: usize, need: Need) -> bool {
+        let only = self.queue.front().filter(|_| self.sink.is_some() && self.queue.len() == 1);
+        let Some(batch) = only.filter(|_| place == 0 || need != Need::Written) else { return false };
+        let mut ticket = batch.ticket.lock();
+        let syncs = |leader: usize| batch.needs.get(leader) != Some(&Need::Written);
+        let is_led = place > 0 && ticket.leader.is_some_and(syncs);
+        if !is_led {
+            ticket.leader = None;
+        }
+        !is_led
+    }
+
     /// Says who leads the batch at the front; true where all its writers have gone.
     pub(super) fn appoint(&mut self) -> bool {
         let Some(batch) = self.queue.front() else { return false };
         let mut ticket = batch.ticket.lock();
-        let staying = (0..batch.needs.len()).find(|place| !ticket.gone.contains(place));
+        let staying = || batch.needs.iter().enumerate().filter(|(place, _)| !ticket.gone.contains(place));
+        // Who asked for no sync has its answer before it, unless nobody else is there to do it.
+        let waits = staying().find(|(_, need)| **need != Need::Written).or_else(|| staying().next());
+        let staying = waits.map(|(place, _)| place);
         ticket.leader = staying;
-        let asleep = ticket.asleep.iter().position(|(place, _)| staying.is_some() && *place == staying);
-        let leader = asleep.map(|place| ticket.asleep.swap_remove(place));
+        // It stays in the list: somebody else may lead before it is awake.
+        let asleep = ticket.asleep.iter().find(|(place, _)| staying.is_some() && *place == staying);
+        let leader = asleep.map(|(_, thread)| thread.clone());
         drop(ticket);
         batch.ticket.tell();
-        if let Some((_, thread)) = leader {
+        if let Some(thread) = leader {
             thread.unpark();
         }
         staying.is_none()

@@ -195,6 +195,8 @@ fn who_completes_a_group_leads_it_if_it_waits_for_the_sync() {
             let leader = ids.iter().position(|id| id == leader).unwrap();
             let place = payloads.iter().position(|payload| payload / 10 == leader as u64);
             assert!(place.is_some(), "{leader} led a batch that its record is not in: {file:?}");
+            let syncs = payloads.iter().any(|payload| needs[usize::try_from(payload / 10).unwrap()] != Need::Written);
+            assert!(!syncs || needs[leader] != Need::Written, "{leader} asked for no sync: {file:?}");
             if place > Some(0) {
                 assert_eq!(needs[leader], Need::Durable, "{file:?}");
                 TAKEN_OVER.fetch_add(1, Ordering::Relaxed);
