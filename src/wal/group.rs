@@ -7,7 +7,7 @@
 //! ```
 //! LSNs are given out under the lock, so their order is the order of the queue, of the file and of the acknowledgements. The next batch
 //! gathers while the current one syncs. A leader waits for more followers only if there were more a moment ago, and never for long;
-//! the one who completes them leads instead, since it runs already.
+//! the one who completes them leads instead, since it runs already. Who asked for no sync leads none that others wait for.
 //!
 //! A batch that did not fit on a full disk is lost and its LSNs are given out again, unless somebody has left with one of them at the deadline:
 //! then the batch is owed, and whoever comes next writes it first.
@@ -296,9 +296,9 @@ impl<S: Sink> Group<S> {
                 drop(spent);
                 return answer;
             }
-            if ticket.leader.take_if(|leader| *leader == waiter.place).is_some() {
+            if ticket.leader == Some(waiter.place) {
                 drop(ticket);
-                self.lead(self.lock());
+                self.lead_if_appointed(waiter);
                 patience = PATIENCE;
                 continue;
             }
@@ -321,6 +321,15 @@ impl<S: Sink> Group<S> {
                     }
                 }
             }
+        }
+    }
+
+    /// Leads, unless somebody else has come to do it meanwhile: leaders change under the lock.
+    fn lead_if_appointed(&self, waiter: &Waiter<S>) {
+        let state = self.lock();
+        let appointed = waiter.ticket.lock().leader.take_if(|leader| *leader == waiter.place);
+        if appointed.is_some() {
+            self.lead(state);
         }
     }
 

@@ -149,18 +149,13 @@ impl<S: Sink> State<S> {
         front.and_then(|batch| batch.owed.as_ref())
     }
 
-    /// Whether the newest writer, at `place` of the last batch, leads at once: as the first, or as one who waits for a sync where nobody else who
-    /// does is about to.
+    /// Whether the newest writer, at `place` of the last batch, leads at once: as the first, or as one who waits for a sync where somebody was
+    /// appointed who does not.
     pub(super) fn leads(&self, place: usize, need: Need) -> bool {
         let only = self.queue.front().filter(|_| self.sink.is_some() && self.queue.len() == 1);
-        let Some(batch) = only.filter(|_| place == 0 || need != Need::Written) else { return false };
-        let mut ticket = batch.ticket.lock();
-        let syncs = |leader: usize| batch.needs.get(leader) != Some(&Need::Written);
-        let is_led = place > 0 && ticket.leader.is_some_and(syncs);
-        if !is_led {
-            ticket.leader = None;
-        }
-        !is_led
+        let Some(batch) = only else { return false };
+        let asked_for_none = |leader: &mut usize| batch.needs.get(*leader) == Some(&Need::Written);
+        place == 0 || (need != Need::Written && batch.ticket.lock().leader.take_if(asked_for_none).is_some())
     }
 
     /// Says who leads the batch at the front; true where all its writers have gone.
