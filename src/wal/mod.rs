@@ -24,6 +24,60 @@
 //!
 //! **Not here.** No replication, no transactions over several records, no changing of what was written. The format is in `docs/formats/log.md`, the
 //! reasons in `docs/decisions/0005-the-log.md`.
+//!
+//! # Example
+//!
+//! A receiver writes what comes in; a job takes it from there into its state, and commits with the state how far it has come. So after a crash nothing
+//! is missed, and nothing counted twice.
+//!
+//! ```
+//! use alluvium::prelude::*;
+//! use alluvium::wal::{FileLog, LogOptions, Lsn, WriteAheadLog};
+//! use alluvium::{Backend, LocalCheckpoint, Result, RocksDbProvider, StateStoreId, StoreOptions};
+//!
+//! /// Counts the records that the state has not seen yet.
+//! fn batch(log: &FileLog, store: &RocksDbProvider) -> Result<Lsn> {
+//!     let version = store.latest()?;
+//!     // Empty before the first commit.
+//!     let mut seen = store.metadata(version)?.first_chunk().map_or(Lsn::NONE, |bytes| Lsn(u64::from_le_bytes(*bytes)));
+//!     let mut batch = store.begin(version)?;
+//!     let users = batch.create_family("users")?;
+//!     let mut records = log.read_from(seen.next())?;
+//!     while let Some(record) = records.next_record()? {
+//!         let clicks = batch.get(users, record.payload)?.map_or(0, |bytes| bytes[0]);
+//!         batch.put(users, record.payload, &[clicks + 1])?;
+//!         seen = record.lsn;
+//!     }
+//!     batch.commit_with(&seen.0.to_le_bytes())?;
+//!     Ok(seen)
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let scratch = tempfile::tempdir().expect("a directory for the test");
+//! # std::env::set_current_dir(scratch.path()).expect("to work in it");
+//! let backend = Backend::in_memory()?;
+//! let id = StateStoreId::new("clicks", 0, "state")?;
+//! let store = RocksDbProvider::open(&backend, LocalCheckpoint::open("checkpoint")?, id, StoreOptions::default())?;
+//! let log = FileLog::open("log", LogOptions::default())?;
+//! log.write(b"ada", 1_767_225_600_000)?; // durable when this returns
+//! let ben = log.write(b"ben", 1_767_225_600_003)?;
+//! assert_eq!(batch(&log, &store)?, ben.lsn);
+//! assert_eq!(&log.read(&ben)?[..], b"ben"); // by its handle, which can be kept
+//!
+//! // The job is killed; it opens its log again, and more comes in.
+//! drop(log);
+//! let log = FileLog::open("log", LogOptions::default())?;
+//! let ada = log.write(b"ada", 1_767_225_600_009)?;
+//! assert_eq!(batch(&log, &store)?, ada.lsn);
+//! let state = store.read_at(store.latest()?)?;
+//! let users = state.family("users").expect("it was made with the first batch");
+//! assert_eq!(state.get(users, b"ada")?.as_deref(), Some(&[2][..]));
+//! assert_eq!(state.get(users, b"ben")?.as_deref(), Some(&[1][..]));
+//! // Whole segments that no version needs to which the job may go back.
+//! log.clean_below(ada.lsn)?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod ahead;
 mod batched;
