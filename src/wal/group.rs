@@ -7,15 +7,17 @@
 //! ```
 //! LSNs are given out under the lock, so their order is the order of the queue, of the file and of the acknowledgements. The next batch
 //! gathers while the current one syncs. A leader waits for more followers only if there were more a moment ago, and never for long;
-//! the one who completes them leads instead, since it runs already. Who asked for no sync leads none that others wait for.
+//! the one who completes them leads instead, since it runs already. Who asked for no sync is not appointed where others wait for one.
 //!
 //! A batch that did not fit on a full disk is lost and its LSNs are given out again, unless somebody has left with one of them at the deadline:
 //! then the batch is owed, and whoever comes next writes it first.
 //!
 //! This file knows nothing of files. Its locks and threads are those of `primitives`, which the schedule tests replace.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -135,12 +137,11 @@ impl<S: Sink> Group<S> {
         if !state.queue.is_empty() {
             return None;
         }
-        let mut sink = state.sink.take()?;
+        let sink = state.sink.take()?;
         let first = state.give_out(records.len());
         drop(state);
-        let outcome = self.run(&mut sink, first, records, need != Need::Written, None);
-        let (state, answer) =
-            self.finish(self.lock(), sink, first, records.len(), need != Need::Written, outcome, None);
+        let ran = self.run(sink, first, records, need != Need::Written, None);
+        let (state, answer) = self.finish(ran, first, records.len(), need != Need::Written, None);
         self.go_on(state);
         Some(answer.map(|placement| Written { first, placement, before: 0 }))
     }
@@ -201,7 +202,8 @@ impl<S: Sink> Group<S> {
                 drop(state);
             }
         }
-        let waiter = Waiter { ticket, place, asked: Asked { need, first, count } };
+        let began = (count == 0).then(|| self.clock.elapsed());
+        let waiter = Waiter { ticket, place, asked: Asked { need, first, count }, began };
         self.wait(&waiter, deadline).map(|placement| Written { first, placement, before })
     }
 
@@ -236,28 +238,29 @@ impl<S: Sink> Group<S> {
             return Ok(());
         }
         let mut has_tried = false;
-        while state.sink.is_none() || !state.queue.is_empty() {
+        while !state.ended && (state.sink.is_none() || !state.queue.is_empty()) {
             if state.owes().is_none() {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             } else if std::mem::replace(&mut has_tried, true) {
-                state.queue.clear(); // never durable, which is what whoever asks will hear
+                state.queue.clear(); // its writers have gone; never durable is what they will hear
             } else {
                 self.lead(state);
                 state = self.lock();
             }
         }
         state.watching -= 1;
-        let Some(mut sink) = state.sink.take() else { return Ok(()) };
+        let Some(mut sink) = state.sink.take() else { return state.check() }; // a panic took it
         drop(state);
-        let ended = end(&mut sink);
+        let ended = catch_unwind(AssertUnwindSafe(|| end(&mut sink)));
         let mut state = self.lock();
-        if ended.is_ok() && state.stopped.is_none() {
+        if matches!(ended, Ok(Ok(()))) && state.stopped.is_none() {
             state.durable = state.written;
         }
         state.sink = Some(sink);
         state.ended = true;
         self.changed.notify_all();
-        ended
+        drop(state);
+        ended.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// The queue, for one more writer: open, and what is owed is written.
@@ -342,13 +345,16 @@ impl<S: Sink> Group<S> {
             return None;
         }
         ticket.gone.push(waiter.place);
+        ticket.may_ask |= waiter.asked.count > 0;
         ticket.asleep.retain(|(place, _)| *place != Some(waiter.place));
         drop(ticket);
         drop(state);
-        let kind = if waiter.asked.count == 0 {
-            ErrorKind::Busy { waited_ms: 0 }
-        } else {
-            ErrorKind::Unknown { lsn: waiter.asked.first.0 }
+        let kind = match waiter.began {
+            None => ErrorKind::Unknown { lsn: waiter.asked.first.0 },
+            Some(began) => {
+                let ms = self.clock.elapsed().saturating_sub(began).as_millis();
+                ErrorKind::Busy { waited_ms: u64::try_from(ms).unwrap_or(u64::MAX) }
+            }
         };
         Some(Error::new(kind, "the deadline came before the log had written the records"))
     }
@@ -365,16 +371,16 @@ impl<S: Sink> Group<S> {
     }
 
     /// Writes the batch at the front.
-    fn write_front<'a>(&'a self, mut state: MutexGuard<'a, State<S>>, mut sink: S) -> After<'a, S> {
+    fn write_front<'a>(&'a self, mut state: MutexGuard<'a, State<S>>, sink: S) -> After<'a, S> {
         let Some(batch) = state.queue.pop_front() else {
             state.sink = Some(sink);
             return After::Done;
         };
         drop(state);
-        let outcome = self.run(&mut sink, batch.first, &batch.records, batch.syncs, Some(&batch));
+        let ran = self.run(sink, batch.first, &batch.records, batch.syncs, Some(&batch));
         let (first, count, syncs) = (batch.first, batch.records.len(), batch.syncs);
         // The answer is in the ticket.
-        self.finish(self.lock(), sink, first, count, syncs, outcome, Some(batch)).0
+        self.finish(ran, first, count, syncs, Some(batch)).0
     }
 
     /// Goes on with batches that nobody waits for any more.
@@ -427,14 +433,26 @@ impl<S: Sink> Group<S> {
         (state, sink)
     }
 
-    fn run(
+    /// Writes a batch and syncs it if it must. A panic stops the log as a failure does, so that nobody waits for a thread that is no more; what the
+    /// sink was doing is not known then, and it is given up.
+    fn run(&self, mut sink: S, first: Lsn, records: &[S::Record<'_>], syncs: bool, batch: Option<&Batch<S>>) -> Ran<S> {
+        match catch_unwind(AssertUnwindSafe(|| self.steps(&mut sink, first, records, syncs, batch))) {
+            Ok(outcome) => Ran { sink: Some(sink), outcome, panic: None },
+            Err(panic) => {
+                let error = Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote");
+                Ran { sink: None, outcome: Err(Step::Write(Failed::for_good(error))), panic: Some(panic) }
+            }
+        }
+    }
+
+    fn steps(
         &self,
         sink: &mut S,
         first: Lsn,
         records: &[S::Record<'_>],
         syncs: bool,
         batch: Option<&Batch<S>>,
-    ) -> std::result::Result<Ran<S::Placement>, Step> {
+    ) -> std::result::Result<Stepped<S::Placement>, Step> {
         let mut placement = S::Placement::default();
         if !records.is_empty() || !syncs {
             placement = sink.write(first, records).map_err(Step::Write)?;
@@ -444,7 +462,7 @@ impl<S: Sink> Group<S> {
             sink.write(first, &[]).map_err(Step::Write)?;
         }
         if !syncs {
-            return Ok(Ran { placement, sync_time: None });
+            return Ok(Stepped { placement, sync_time: None });
         }
         if let Some(batch) = batch.filter(|batch| batch.needs.contains(&Need::Written)) {
             let told = batch.ticket.is_written(placement.clone(), &batch.needs);
@@ -453,28 +471,23 @@ impl<S: Sink> Group<S> {
         let start = self.clock.elapsed();
         let moved = sink.sync(first, records).map_err(Step::Sync)?;
         let took = self.clock.elapsed().saturating_sub(start);
-        Ok(Ran { placement: moved.unwrap_or(placement), sync_time: Some(took) })
+        Ok(Stepped { placement: moved.unwrap_or(placement), sync_time: Some(took) })
     }
 
-    /// Takes down the outcome, gives the sink back, tells the writers, and appoints the next leader.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one caller for batches, one for the lone writer; a struct would say nothing more"
-    )]
-    fn finish<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State<S>>,
-        sink: S,
+    /// Takes down the outcome, gives the sink back, tells the writers, and appoints the next leader. Goes on with a panic.
+    fn finish(
+        &self,
+        ran: Ran<S>,
         first: Lsn,
         count: usize,
         syncs: bool,
-        outcome: std::result::Result<Ran<S::Placement>, Step>,
         batch: Option<Batch<S>>,
-    ) -> (After<'a, S>, Result<S::Placement>) {
+    ) -> (After<'_, S>, Result<S::Placement>) {
+        let mut state = self.lock();
         let mut told: Vec<Thread> = Vec::new();
         let writers = batch.as_ref().map_or(1, |batch| batch.needs.len());
-        let answer = match outcome {
-            Ok(Ran { placement, sync_time }) => {
+        let answer = match ran.outcome {
+            Ok(Stepped { placement, sync_time }) => {
                 if let Some(took) = sync_time {
                     state.pace.sync_time = (state.pace.sync_time * 7 + took) / 8;
                 }
@@ -492,7 +505,8 @@ impl<S: Sink> Group<S> {
         };
         state.pace.expected = writers + state.waiting();
         self.is_crowded.store(state.pace.expected > 1, Ordering::Relaxed);
-        state.sink = Some(sink);
+        state.ended |= ran.sink.is_none();
+        state.sink = ran.sink;
         // What is owed waits for the next writer: until then there is hardly more room.
         let orphans = (answer.is_ok() || state.owes().is_none()) && state.appoint();
         // It is a system call even if nobody waits, as much as a whole unsynced write costs.
@@ -506,12 +520,22 @@ impl<S: Sink> Group<S> {
             After::Done
         };
         told.iter().for_each(Thread::unpark);
+        if let Some(panic) = ran.panic {
+            resume_unwind(panic);
+        }
         (after, answer)
     }
 }
 
+/// A batch that has been run.
+struct Ran<S: Sink> {
+    sink: Option<S>,
+    outcome: std::result::Result<Stepped<S::Placement>, Step>,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
 /// What a batch came to.
-struct Ran<P> {
+struct Stepped<P> {
     placement: P,
     sync_time: Option<Duration>,
 }
@@ -528,6 +552,8 @@ struct Waiter<S: Sink> {
     ticket: Arc<Ticket<S::Placement, S::Record<'static>>>,
     place: usize,
     asked: Asked,
+    /// Since when it waits, if it has no record.
+    began: Option<Duration>,
 }
 
 impl<S: Sink> fmt::Debug for Group<S> {

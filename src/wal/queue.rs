@@ -57,6 +57,13 @@ pub(super) struct Batch<S: Sink> {
     pub(super) owed: Option<Cause>,
 }
 
+impl<S: Sink> Batch<S> {
+    /// Whether somebody has left with an LSN of it, and may ask for that.
+    fn may_ask(&self) -> bool {
+        self.owed.is_some() || self.ticket.lock().may_ask
+    }
+}
+
 /// Which step of a batch failed.
 pub(super) enum Step {
     Write(Failed),
@@ -113,15 +120,13 @@ impl<S: Sink> State<S> {
                 self.owe(&mut lost, &cause, told);
             }
         }
-        if failed.stops {
+        // Somebody will ask whether an LSN of such a batch is durable. It may never be another record's, and nothing behind it become durable.
+        let may_ask = |batch: &Batch<S>| batch.may_ask() || (was_written && batch.needs.contains(&Need::Written));
+        if failed.stops || lost.iter().any(may_ask) {
             lost.extend(self.queue.drain(..));
-            self.stopped = Some(cause.clone());
+            self.stopped.get_or_insert_with(|| cause.clone());
         }
         for batch in lost {
-            if (batch.owed.is_some() || !batch.ticket.lock().gone.is_empty()) && self.stopped.is_none() {
-                // Somebody left with an LSN of this batch and will ask whether it is durable. It never may be another record's.
-                self.stopped = Some(cause.clone());
-            }
             let spent = self.spent(batch.records);
             told.extend(batch.ticket.decide(Outcome::Failed(cause.clone()), spent));
         }
@@ -131,8 +136,7 @@ impl<S: Sink> State<S> {
     /// Keeps those of the batches that did not fit on a full disk whose LSNs somebody has left with, and those before them: their records
     /// keep their LSNs and are written when there is room. An LSN of a lone writer before them is nobody's then.
     fn owe(&mut self, lost: &mut Vec<Batch<S>>, cause: &Cause, told: &mut Vec<Thread>) {
-        let has_gone = |batch: &Batch<S>| batch.owed.is_some() || !batch.ticket.lock().gone.is_empty();
-        let kept = lost.iter().rposition(has_gone).map_or(0, |place| place + 1);
+        let kept = lost.iter().rposition(Batch::may_ask).map_or(0, |place| place + 1);
         for mut batch in lost.drain(..kept) {
             self.next = batch.first.plus(batch.records.len() as u64);
             told.extend(batch.ticket.decide(Outcome::Owed(cause.clone()), Vec::new()));

@@ -23,6 +23,8 @@ pub(super) struct TicketState<P, R> {
     pub(super) leader: Option<usize>,
     /// The places of those whose deadline came.
     pub(super) gone: Vec<usize>,
+    /// Whether one of them has left with an LSN, and may ask whether it is durable.
+    pub(super) may_ask: bool,
     /// Who sleeps and has to be woken, by place; a leader that waits for more writers has none.
     pub(super) asleep: Vec<(Option<usize>, Thread)>,
 }
@@ -53,6 +55,7 @@ impl<P, R> Ticket<P, R> {
             spent: Vec::new(),
             leader: None,
             gone: Vec::new(),
+            may_ask: false,
             asleep: Vec::new(),
         };
         Self { state: Mutex::new(state), has_news: AtomicBool::new(false) }

@@ -36,7 +36,7 @@ struct Paid {
 /// What the sink has.
 #[derive(Debug, Default)]
 struct File {
-    /// (LSN, payload) in the order of writing.
+    /// (LSN, payload) in the order of writing, without those whose sync has failed.
     records: Vec<(u64, u64)>,
     durable: usize,
     syncs: u64,
@@ -80,14 +80,18 @@ impl Sink for Fake {
         Ok(first.0)
     }
 
-    fn sync(&mut self, _: Lsn, _: &[Paid]) -> Attempt<Option<u64>> {
+    fn sync(&mut self, first: Lsn, _: &[Paid]) -> Attempt<Option<u64>> {
         let written = self.0.lock().unwrap().records.len();
         shuttle::thread::yield_now();
         self.1.0.fetch_add(SYNC_MS, Ordering::Relaxed);
         let mut file = self.0.lock().unwrap();
         file.syncs += 1;
         if due(&mut file.fails_sync) {
-            return Err(Failed::once(Error::invalid("sync")));
+            // They are in a segment that nobody believes any more.
+            let durable = file.durable;
+            let has_others = file.records.drain(durable..).any(|(lsn, _)| lsn < first.0);
+            let error = Error::invalid("sync");
+            return Err(if has_others { Failed::for_good(error) } else { Failed::once(error) });
         }
         file.durable = written;
         Ok(None)
@@ -244,20 +248,23 @@ const AFTER: [Duration; 2] = [Duration::ZERO, Duration::from_millis(3)];
 /// (LSN, payload).
 type Told = Vec<(u64, u64)>;
 
-/// Three threads write two records each, one of them with a deadline that is over `after` so long: what they were told of, and which of it is
-/// unknown.
-fn write_and_leave(writer: &Arc<Writer>, after: Duration) -> (Told, Told) {
-    let threads: Vec<_> = (0..3_u64)
-        .map(|thread| {
+/// Three threads write two records each, those from number `leaves` on with a deadline that is over `after` so long: what they were told of,
+/// and which of it is unknown.
+fn write_and_leave(writer: &Arc<Writer>, needs: [Need; 3], leaves: u64, after: Duration) -> (Told, Told) {
+    let threads: Vec<_> = (0_u64..)
+        .zip(needs)
+        .map(|(thread, need)| {
             let writer = Arc::clone(writer);
             shuttle::thread::spawn(move || {
                 let (mut told, mut unknown) = (Vec::new(), Vec::new());
                 for round in 0..2 {
                     let payload = thread * 10 + round;
-                    let deadline = (thread == 2).then(|| writer.clock.elapsed() + after);
-                    match write(&writer, payload, Need::Durable, deadline) {
+                    let deadline = (thread >= leaves).then(|| writer.clock.elapsed() + after);
+                    match write(&writer, payload, need, deadline) {
                         Ok(written) => {
-                            check(&writer, payload, Need::Durable, &written);
+                            if need != Need::Written {
+                                check(&writer, payload, need, &written);
+                            }
                             told.push((written.first.0, payload));
                         }
                         Err(error) => {
@@ -288,23 +295,81 @@ fn no_lsn_is_told_twice(told: &[(u64, u64)]) {
     assert_eq!(lsns.len(), told.len(), "an LSN was given to two: {told:?}");
 }
 
+/// Who waits, and for what: two for one sync, one who has been told before it, and each for its own.
+const SIDE_BY_SIDE: [[Need; 3]; 3] =
+    [[Need::Durable; 3], [Need::Durable, Need::Written, Need::Durable], [Need::OwnSync; 3]];
+
 #[test]
 fn failures_reach_their_writers_and_no_lsn_is_promised_twice() {
     let steps = (1..=5).flat_map(|step| [(Some(step), None), (None, Some(step))]);
-    for ((fails_write, fails_sync), after) in steps.flat_map(|step| AFTER.map(|after| (step, after))) {
+    let steps = steps.flat_map(|step| AFTER.map(|after| (step, after)));
+    for (((fails_write, fails_sync), after), needs) in steps.flat_map(|step| SIDE_BY_SIDE.map(|needs| (step, needs))) {
         explore(move || {
             let writer = start(File { fails_write, fails_sync, ..File::default() }, GATHER);
-            let (told, _) = write_and_leave(&writer, after);
+            let (told, _) = write_and_leave(&writer, needs, 2, after);
             writer.end();
             no_lsn_is_told_twice(&told);
-            let file = writer.file.lock().unwrap();
-            in_order(&file);
-            for record in &told {
-                // Either it is there, or nothing ever says that its LSN is durable.
-                assert!(file.records.contains(record) || writer.group.durable() < Lsn(record.0), "{record:?} {file:?}");
-            }
+            told_the_truth(&writer, &told);
         });
     }
+}
+
+/// Of what somebody was told of, each record is there, or nothing ever says that its LSN is durable.
+fn told_the_truth(writer: &Writer, told: &[(u64, u64)]) {
+    let file = writer.file.lock().unwrap();
+    in_order(&file);
+    for record in told {
+        assert!(file.records.contains(record) || writer.group.durable() < Lsn(record.0), "{record:?} {file:?}");
+    }
+}
+
+#[test]
+fn a_failed_sync_after_a_full_disk_leaves_nobody_waiting() {
+    let steps = (1..=3).flat_map(|write| (1..=3).map(move |sync| (Some(write), Some(sync))));
+    for ((fails_write, fails_sync), needs) in steps.flat_map(|step| SIDE_BY_SIDE.map(|needs| (step, needs))) {
+        explore(move || {
+            let writer = start(File { fails_write, fails_sync, is_full: true, ..File::default() }, GATHER);
+            let (told, _) = write_and_leave(&writer, needs, 1, Duration::ZERO);
+            writer.end();
+            no_lsn_is_told_twice(&told);
+            told_the_truth(&writer, &told);
+        });
+    }
+}
+
+/// Schedules in which somebody left who had no record.
+static LEFT: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn who_leaves_without_a_record_costs_the_others_nothing() {
+    for (fails_write, is_full) in [(1, false), (1, true), (2, false), (2, true)] {
+        explore(move || {
+            let file = File { fails_write: Some(fails_write), is_full, ..File::default() };
+            let writer = start(file, GATHER);
+            let threads: Vec<_> = (0..2_u64)
+                .map(|payload| {
+                    let writer = Arc::clone(&writer);
+                    shuttle::thread::spawn(move || {
+                        let failed = write(&writer, payload, Need::Durable, None).err();
+                        let is_known = |error: &Error| !matches!(error.kind(), ErrorKind::Unknown { .. });
+                        assert!(failed.as_ref().is_none_or(is_known), "{failed:?}");
+                    })
+                })
+                .collect();
+            let left = writer.group.enqueue([], Need::Durable, Some(Duration::ZERO));
+            if left.is_err_and(|error| matches!(error.kind(), ErrorKind::Busy { .. })) {
+                LEFT.fetch_add(1, Ordering::Relaxed);
+            }
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            // The write that fails may be this one.
+            let last = write(&writer, 9, Need::Durable, None);
+            last.or_else(|_| write(&writer, 9, Need::Durable, None)).unwrap();
+            writer.end();
+        });
+    }
+    assert!(LEFT.load(Ordering::Relaxed) > 0, "no schedule has led there");
 }
 
 #[test]
@@ -313,7 +378,7 @@ fn after_a_full_disk_the_log_goes_on_and_what_was_left_behind_is_written_first()
         explore(move || {
             let file = File { fails_write: Some(fails_write), is_full: true, ..File::default() };
             let writer = start(file, GATHER);
-            let (mut told, unknown) = write_and_leave(&writer, after);
+            let (mut told, unknown) = write_and_leave(&writer, [Need::Durable; 3], 2, after);
             let last = write(&writer, 99, Need::Durable, None);
             // The write that fails may be this one.
             match last.or_else(|_| write(&writer, 99, Need::Durable, None)) {

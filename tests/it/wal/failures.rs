@@ -1,9 +1,9 @@
 //! Disks that say no.
 
-use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+use std::{io, panic};
 
 use alluvium::fs::SimDisk;
 use alluvium::fs::sim::{Operation, Persistence};
@@ -366,4 +366,41 @@ fn a_writer_over_the_queue_waits_and_the_largest_record_gets_its_turn() {
         }
     });
     assert_eq!(read_all(&*log).unwrap().len(), 180);
+}
+
+/// The panic that a test has planned, without a message on the console.
+const PLANNED: &str = "planned";
+
+#[test]
+fn a_panic_in_the_log_stops_it_and_nobody_waits_for_the_thread_that_is_no_more() {
+    for nth in 1..=12_usize {
+        let sim = SimDisk::new(1);
+        let disk = Beside::new(&sim);
+        let (clock, ids) = (Arc::new(alluvium::SystemClock::new()), alluvium::IdSource::seeded(1));
+        let log = FileLog::open_on(Arc::new(disk.clone()), DIR, small(), clock, ids).unwrap();
+        let mut left = nth;
+        disk.set(move || {
+            left -= 1;
+            if left == 0 {
+                panic::resume_unwind(Box::new(PLANNED));
+            }
+        });
+        let write = |thread: usize| -> Vec<String> {
+            let texts = (0..6).map(|round| format!("{thread} {round} {}", "p".repeat(900)));
+            texts.filter(|text| log.write(text.as_bytes(), 1).is_ok()).collect()
+        };
+        let written: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || write(thread))).collect();
+            threads.into_iter().map(thread::ScopedJoinHandle::join).collect()
+        });
+        let panicked: Vec<_> = written.iter().filter_map(|written| written.as_ref().err()).collect();
+        assert_eq!(panicked.len(), 1, "at operation {nth}");
+        assert_eq!(panicked[0].downcast_ref(), Some(&PLANNED));
+        for error in [log.write(b"later", 1).unwrap_err(), log.close().unwrap_err()] {
+            assert!(matches!(error.kind(), ErrorKind::Poisoned), "{error}");
+        }
+        log.close().unwrap();
+        let found = payloads(&open(&sim.survive(alluvium::fs::sim::Survivors::None), &small()).unwrap());
+        assert!(written.iter().flatten().flatten().all(|text| found.contains(text)), "at operation {nth}: {found:?}");
+    }
 }
