@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use super::chunk::Chunk;
-use super::replay::Plan;
+use super::plan::Plan;
 use super::segment::Shelf;
 use crate::error::{Error, Result};
 

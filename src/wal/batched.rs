@@ -10,10 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::contract::{Cleaned, Progress, Records, Skipped, WriteAheadLog};
+use super::contract::{Cleaned, Records, Skipped, WriteAheadLog};
 use super::format::MAX_RECORD_BYTES;
 use super::group::{Attempt, Failed, Group, Need, Sink};
 use super::options::{Wait, WriteOptions};
+use super::progress::Progress;
 use super::record::{Lsn, NewRecord, Record, RecordHandle, RecordKind};
 use crate::bytes::Bytes;
 use crate::clock::{Clock, SystemClock};

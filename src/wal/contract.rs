@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 
 use super::options::{Wait, WriteOptions};
+use super::progress::Progress;
 use super::record::{Lsn, NewRecord, Record, RecordHandle};
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
@@ -91,17 +92,6 @@ pub trait Records: Send {
 
     /// What was skipped so far.
     fn skipped(&self) -> &Skipped;
-}
-
-/// How far a reading is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Progress {
-    /// Bytes read so far.
-    pub done_bytes: u64,
-    /// Bytes there were when it began.
-    pub total_bytes: u64,
-    /// Records delivered so far.
-    pub records: u64,
 }
 
 /// What could not be read.

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::contract::{Progress, Records, Skipped, WriteAheadLog};
+use super::contract::{Records, Skipped, WriteAheadLog};
 use super::format::SegmentHeader;
 use super::log::FileLog;
 use super::name::SegmentName;
 use super::options::{LogOptions, RecoveryMode};
 use super::planted::Planted;
+use super::progress::Progress;
 use super::record::{LogId, Lsn, NewRecord};
 use super::recovery::fill;
 use super::replay::Replay;

@@ -93,33 +93,31 @@ pub mod inspect;
 mod log;
 mod name;
 mod options;
+mod plan;
 mod planted;
-mod primitives;
-mod queue;
+mod progress;
 mod record;
 mod recovery;
 mod registry;
 mod replay;
 mod reserve;
-#[cfg(test)]
-mod schedules;
 mod segment;
 mod sink;
 mod survey;
-mod ticket;
 mod verdict;
 mod watermark;
 
 pub use batched::BatchedLog;
-pub use contract::{Cleaned, Progress, Records, Skipped, WriteAheadLog};
+pub use contract::{Cleaned, Records, Skipped, WriteAheadLog};
 pub use format::{MAX_RECORD_BYTES, RecordCodec, SegmentHeader};
 pub use log::FileLog;
 #[cfg(any(test, feature = "conformance"))]
 pub use log::read_untrusted;
 pub use name::SegmentName;
-pub use options::{Durability, LogOptions, RecoveryMode, RecoveryObserver, Wait, WriteOptions};
+pub use options::{Durability, LogOptions, RecoveryMode, Wait, WriteOptions};
 #[cfg(any(test, feature = "conformance"))]
 pub use planted::Planted;
+pub use progress::{Progress, RecoveryObserver};
 pub use record::{LogId, Lsn, NewRecord, Record, RecordHandle, RecordKind};
 pub use recovery::Recovery;
 pub use registry::{LogFactory, LogRegistry, LogRole, LogSettings};

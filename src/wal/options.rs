@@ -1,11 +1,9 @@
 //! What a log can be told.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::contract::Progress;
 use super::format::RecordCodec;
+use super::progress::RecoveryObserver;
 use crate::budget::MemoryShare;
 use crate::error::{Error, Result};
 
@@ -44,30 +42,6 @@ pub enum Wait {
     ForIt,
     /// The files go in the background; what fails is reported by the next clean.
     No,
-}
-
-/// Hears after each segment how far the opening of a log is.
-#[derive(Clone, Default)]
-pub struct RecoveryObserver(Option<Arc<dyn Fn(Progress) + Send + Sync>>);
-
-impl RecoveryObserver {
-    /// Calls `hear` in the thread that opens the log.
-    #[must_use]
-    pub fn new(hear: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(hear)))
-    }
-
-    pub(super) fn call(&self, progress: Progress) {
-        if let Some(hear) = &self.0 {
-            hear(progress);
-        }
-    }
-}
-
-impl fmt::Debug for RecoveryObserver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RecoveryObserver").field(&self.0.is_some()).finish()
-    }
 }
 
 /// How a [`FileLog`](super::FileLog) behaves. The defaults are for a log of input blocks on a local disk.

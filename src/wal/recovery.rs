@@ -5,10 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::contract::Progress;
 use super::name::Side;
 use super::options::RecoveryMode;
 use super::planted::Planted;
+use super::progress::Progress;
 use super::record::{LogId, Lsn};
 use super::segment::{Segment, Shelf};
 use super::survey::{Depth, Problem, Survey, survey};

@@ -6,42 +6,14 @@ use std::sync::Arc;
 use super::ahead::Ahead;
 use super::chunk::{Bad, Chunk, ChunkReader, Frame, Stop};
 use super::compress::expand;
-use super::contract::{Progress, Records, Skipped};
-use super::format::{FrameKind, RecordCodec, SEGMENT_HEADER_BYTES};
+use super::contract::{Records, Skipped};
+use super::format::{FrameKind, RecordCodec};
 use super::options::RecoveryMode;
-use super::planted::Planted;
+use super::plan::{Plan, plan};
+use super::progress::Progress;
 use super::record::{LogId, Lsn, Record, RecordHandle, RecordKind};
-use super::segment::{Segment, Shelf};
-use super::survey::read_seal;
+use super::segment::Shelf;
 use crate::error::{Error, ErrorKind, Result};
-
-/// A segment to be read.
-#[derive(Debug, Clone)]
-pub(super) struct Plan {
-    pub(super) segment: Arc<Segment>,
-    /// The next segment's first LSN: from there on this one is void.
-    until: Lsn,
-    /// What the next segment says was durable before it.
-    durable: Lsn,
-    is_newest: bool,
-    /// The last record, as far as it was written when the reading began.
-    last: Lsn,
-    /// Where reading starts, and with which record.
-    start: (Lsn, u64),
-    end: u64,
-}
-
-impl Plan {
-    /// A reader of the planned part. Opens the file; `None` where it was cleaned since the reading began: its records were given up.
-    pub(super) fn open(&self, on: &Shelf) -> Result<Option<ChunkReader>> {
-        let opened = on.disk.open(&self.segment.path);
-        let Some(file) = on.unless_given_up(&self.segment, opened)? else { return Ok(None) };
-        let end = self.end.min(file.len());
-        let (salt, path) = (self.segment.header.salt, Arc::clone(&self.segment.path));
-        let reader = ChunkReader::new(file, path, salt, self.start.1, end);
-        Ok(Some(if on.planted == Planted::SkipPayloadChecksum { reader.without_payload_checks() } else { reader }))
-    }
-}
 
 /// The records of a log.
 pub(super) struct Replay {
@@ -334,43 +306,4 @@ impl Records for Replay {
     fn skipped(&self) -> &Skipped {
         &self.skipped
     }
-}
-
-/// What has to be read for the records from `from` on.
-fn plan(shelf: &Shelf, from: Lsn) -> Result<Vec<Plan>> {
-    let segments = shelf.all();
-    let mut plans = Vec::with_capacity(segments.len());
-    for (place, segment) in segments.iter().enumerate() {
-        let next = segments.get(place + 1);
-        let until = next.map_or(Lsn(u64::MAX), |next| next.header.first);
-        if until <= from || until <= segment.header.first {
-            continue;
-        }
-        let last = segment.last();
-        let plan = Plan {
-            segment: Arc::clone(segment),
-            until,
-            durable: next.map_or(Lsn::NONE, |next| next.header.durable),
-            is_newest: next.is_none(),
-            last,
-            start: (segment.header.first, SEGMENT_HEADER_BYTES as u64),
-            end: segment.end(),
-        };
-        plans.push(plan);
-    }
-    // Only the first one begins in the middle.
-    if let Some(plan) = plans.first_mut()
-        && plan.segment.header.first < from
-        && plan.segment.is_sealed()
-    {
-        let opened = shelf.open(&plan.segment);
-        if let Some(file) = shelf.unless_given_up(&plan.segment, opened)?
-            && let Ok(Some((seal, _))) = read_seal(file.as_ref(), &plan.segment.path, &plan.segment.header)
-            && let Some(entry) = seal.index.iter().rev().find(|(lsn, _)| *lsn <= from)
-            && entry.1 < plan.end
-        {
-            plan.start = *entry;
-        }
-    }
-    Ok(plans)
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::behind::{Later, look_behind};
 use super::chunk::{Bad, Chunk, ChunkReader, Stop};
-use super::contract::Progress;
 use super::format::{
     FRAME_HEADER_BYTES, FrameHeader, FrameKind, INDEX_ENTRY_BYTES, INDEX_EVERY_BYTES, SEAL_BYTES, SEGMENT_HEADER_BYTES,
     Seal, SegmentHeader, TRAILER_BYTES, decode_trailer,
 };
 use super::name::{SegmentName, Side};
 use super::planted::Planted;
+use super::progress::Progress;
 use super::record::{LogId, Lsn};
 use super::verdict::{Verdict, at_the_end, in_between, in_the_middle};
 use crate::checksum::crc32;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use shuttle::thread::ThreadId;
 
-use super::group::{Attempt, Failed, Group, Need, Sink, Written};
+use super::commit::{Group, Written};
+use super::contract::{Attempt, Failed, Need, Sink};
 use super::record::Lsn;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};

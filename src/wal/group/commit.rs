@@ -21,13 +21,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::contract::{Failed, Need, Sink};
 use super::primitives::{
     AtomicBool, Condvar, Mutex, MutexGuard, Ordering, PATIENCE, Thread, current, park, park_timeout, yield_now,
 };
 use super::queue::{Batch, Pace, State, Step};
 use super::record::Lsn;
 use super::ticket::{Asked, Outcome, Ticket};
-pub(super) use super::ticket::{Attempt, Failed};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -37,49 +37,20 @@ const BATCH_BYTES: u64 = 8 << 20;
 /// After this many doublings a leader that waited in vain tries again.
 const MOST_FRUITLESS: u32 = 8;
 
-/// Where batches go: a segment file, or another log.
-pub(super) trait Sink: Send {
-    /// A record that is ready to be written.
-    type Record<'a>: Send;
-    /// Where a batch was written.
-    type Placement: Clone + Default + Send;
-
-    /// How far behind the start of the batch the record after this one lies.
-    fn bytes(record: &Self::Record<'_>) -> u64;
-
-    /// Writes the records, of which the first has the LSN `first`; where there are none, whatever is held back.
-    fn write(&mut self, first: Lsn, records: &[Self::Record<'_>]) -> Attempt<Self::Placement>;
-
-    /// Makes everything written durable. `records` are those written last, in case they have to be written once more; then the answer
-    /// says where.
-    fn sync(&mut self, first: Lsn, records: &[Self::Record<'_>]) -> Attempt<Option<Self::Placement>>;
-}
-
-/// What a writer waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
-    /// That the records are with the system.
-    Written,
-    /// That they are durable.
-    Durable,
-    /// That they are durable, by a sync of their own.
-    OwnSync,
-}
-
 /// Where a writer's records went.
 #[derive(Debug, Clone)]
-pub(super) struct Written<P> {
+pub(in crate::wal) struct Written<P> {
     /// The LSN of the first one.
-    pub(super) first: Lsn,
+    pub(in crate::wal) first: Lsn,
     /// Where their batch went.
-    pub(super) placement: P,
+    pub(in crate::wal) placement: P,
     /// Bytes of the batch before them.
-    pub(super) before: u64,
+    pub(in crate::wal) before: u64,
 }
 
 /// The queue, the sink, and who leads. The one lock guards all of it; under it tickets are locked, and the budget where
 /// somebody waits for the memory of records that are freed.
-pub(super) struct Group<S: Sink> {
+pub(in crate::wal) struct Group<S: Sink> {
     state: Mutex<State<S>>,
     /// Told at the end of every batch.
     changed: Condvar,
@@ -91,7 +62,7 @@ pub(super) struct Group<S: Sink> {
 
 impl<S: Sink> Group<S> {
     /// A queue before `sink`; the next record gets the LSN `next`, everything before it is durable.
-    pub(super) fn new(sink: S, next: Lsn, clock: Arc<dyn Clock>, longest_gather: Duration) -> Self {
+    pub(in crate::wal) fn new(sink: S, next: Lsn, clock: Arc<dyn Clock>, longest_gather: Duration) -> Self {
         let done = next.previous();
         let state = State {
             sink: Some(sink),
@@ -116,12 +87,16 @@ impl<S: Sink> Group<S> {
     }
 
     /// Writes borrowed records if nobody else is writing; `None`, and nothing done, where the caller has to queue up.
-    pub(super) fn try_alone(&self, records: &[S::Record<'_>], need: Need) -> Option<Result<Written<S::Placement>>> {
+    pub(in crate::wal) fn try_alone(
+        &self,
+        records: &[S::Record<'_>],
+        need: Need,
+    ) -> Option<Result<Written<S::Placement>>> {
         self.try_alone_before(records, need, false)
     }
 
     /// As [`try_alone`](Self::try_alone); one that is `hurried` does so even if others are likely to join.
-    pub(super) fn try_alone_before(
+    pub(in crate::wal) fn try_alone_before(
         &self,
         records: &[S::Record<'_>],
         need: Need,
@@ -150,7 +125,7 @@ impl<S: Sink> Group<S> {
     ///
     /// # Errors
     /// `Unknown` where `deadline`, a time on the clock, came before the outcome; `Busy` if there were no records.
-    pub(super) fn enqueue(
+    pub(in crate::wal) fn enqueue(
         &self,
         records: impl IntoIterator<Item = S::Record<'static>, IntoIter: ExactSizeIterator> + AsRef<[S::Record<'static>]>,
         need: Need,
@@ -208,17 +183,17 @@ impl<S: Sink> Group<S> {
     }
 
     /// Everything up to this LSN is durable.
-    pub(super) fn durable(&self) -> Lsn {
+    pub(in crate::wal) fn durable(&self) -> Lsn {
         self.lock().durable
     }
 
     /// The newest LSN that the system has.
-    pub(super) fn written(&self) -> Lsn {
+    pub(in crate::wal) fn written(&self) -> Lsn {
         self.lock().written
     }
 
     /// Waits until a batch ends, but no longer than `most`.
-    pub(super) fn wait_for_change(&self, most: Duration) {
+    pub(in crate::wal) fn wait_for_change(&self, most: Duration) {
         let mut state = self.lock();
         state.watching += 1;
         let (mut state, _) = self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner);
@@ -226,7 +201,7 @@ impl<S: Sink> Group<S> {
     }
 
     /// Refuses later writes, waits for those in the queue, and ends the sink. Again: waits until that is done.
-    pub(super) fn close(&self, end: impl FnOnce(&mut S) -> Result<()>) -> Result<()> {
+    pub(in crate::wal) fn close(&self, end: impl FnOnce(&mut S) -> Result<()>) -> Result<()> {
         let mut state = self.lock();
         state.watching += 1;
         if std::mem::replace(&mut state.closed, true) {

@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use super::group::Need;
+use super::contract::Need;
 use super::primitives::{AtomicBool, Mutex, MutexGuard, Ordering, Thread};
 use super::record::Lsn;
 use crate::error::{Error, ErrorKind, Result};
@@ -113,29 +113,6 @@ impl<P: Clone, R> TicketState<P, R> {
             }
             Outcome::Waiting | Outcome::Written(_) => None,
         }
-    }
-}
-
-/// What came of a step of a batch.
-pub(super) type Attempt<T> = std::result::Result<T, Failed>;
-
-/// Why a batch failed.
-#[derive(Debug)]
-pub(super) struct Failed {
-    pub(super) error: Error,
-    /// Whether nothing may be written any more.
-    pub(super) stops: bool,
-}
-
-impl Failed {
-    /// The writers get the error, and the log goes on.
-    pub(super) fn once(error: Error) -> Self {
-        Self { error, stops: false }
-    }
-
-    /// The log is of no more use.
-    pub(super) fn for_good(error: Error) -> Self {
-        Self { error, stops: true }
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::group::{Need, Sink};
+use super::contract::{Failed, Need, Sink};
 use super::primitives::Thread;
 use super::record::Lsn;
-use super::ticket::{Cause, Failed, Outcome, Ticket};
+use super::ticket::{Cause, Outcome, Ticket};
 use crate::error::{Error, ErrorKind, Result};
 
 pub(super) struct State<S: Sink> {
