@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use super::log::LogCommand;
+use super::log_args::LogCommand;
 use super::spelling::{Spelling, quoted};
 
 /// The notes below the help of the whole tool.

@@ -15,7 +15,7 @@ const DEFAULT_FAMILY: &str = "default";
 
 /// `alluvium get`
 pub(super) fn get(args: &Get, console: &mut Console<'_>) -> Outcome<Exit> {
-    let key = args.spelling.keys.read(&args.key)?;
+    let key = args.spelling.keys.read(&args.key).map_err(Failure::Usage)?;
     let history = place::history(&args.place)?;
     let view = history.read_at(place::version(&history, args.at)?)?;
     tell_passed_over(view.passed_over().iter().map(PathBuf::as_path), &args.place, console)?;
@@ -55,7 +55,7 @@ fn no_key(args: &Get, history: &History, view: &View, key: &[u8], family: &str) 
 /// `alluvium scan`
 pub(super) fn scan(args: &Scan, console: &mut Console<'_>) -> Outcome<Exit> {
     let keys = args.spelling.keys;
-    let read = |key: &Option<String>| key.as_deref().map(|key| keys.read(key)).transpose();
+    let read = |key: &Option<String>| key.as_deref().map(|key| keys.read(key).map_err(Failure::Usage)).transpose();
     let (prefix, start, end) = (read(&args.prefix)?, read(&args.start)?, read(&args.end)?);
     let history = place::history(&args.place)?;
     let view = history.read_at(place::version(&history, args.at)?)?;

@@ -1,91 +1,19 @@
 //! `log ls|read|verify|salvage|clean`: looking at write-ahead logs, and looking after them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-
-use clap::{Args, Subcommand};
 
 use super::console::Console;
 use super::failure::{Exit, Failure, Outcome};
 use super::json::Json;
+use super::log_args::{CleanArgs, Folder, LogCommand, ReadArgs, SalvageArgs};
 use super::place;
 use super::spelling::{escaped, harmless};
 use super::table::{Table, bytes_for_people, count};
 use crate::fs::{Disk, RealDisk};
 use crate::wal::inspect::{self, LogReport};
 use crate::wal::{FileLog, LogOptions, Lsn, RecoveryMode, RecoveryObserver, Skipped, Wait, WriteAheadLog};
-
-#[derive(Debug, Subcommand)]
-pub(super) enum LogCommand {
-    /// Lists the segments of a log, and what is wrong with them at first sight.
-    Ls(Folder),
-    /// Shows the records, oldest first.
-    Read(ReadArgs),
-    /// Reads and checks every byte; exit code 1 where acknowledged records are damaged or missing.
-    Verify(Folder),
-    /// Copies what can still be read into a new log; exit code 1 where something could not.
-    Salvage(SalvageArgs),
-    /// Gives up the oldest segments. The log must not be open elsewhere.
-    Clean(CleanArgs),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Folder {
-    /// The log's folder.
-    dir: PathBuf,
-    /// Writes JSON instead of text.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ReadArgs {
-    #[command(flatten)]
-    folder: Folder,
-    /// The first LSN to be shown.
-    #[arg(long, default_value_t = 0)]
-    from: u64,
-    /// The most records to be shown.
-    #[arg(long)]
-    limit: Option<u64>,
-    /// Skips what is damaged, and says so.
-    #[arg(long)]
-    salvage: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct SalvageArgs {
-    #[command(flatten)]
-    folder: Folder,
-    /// The folder of the new log.
-    #[arg(long)]
-    to: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct CleanArgs {
-    #[command(flatten)]
-    folder: Folder,
-    /// Segments all of whose records are older than this go: milliseconds since 1970.
-    #[arg(long, required_unless_present = "below")]
-    older_than: Option<u64>,
-    /// Segments all of whose records have LSNs below this go.
-    #[arg(long, conflicts_with = "older_than")]
-    below: Option<u64>,
-}
-
-impl LogCommand {
-    /// The log's folder.
-    pub(super) fn dir(&self) -> &Path {
-        match self {
-            Self::Ls(folder) | Self::Verify(folder) => &folder.dir,
-            Self::Read(args) => &args.folder.dir,
-            Self::Salvage(args) => &args.folder.dir,
-            Self::Clean(args) => &args.folder.dir,
-        }
-    }
-}
 
 pub(super) fn log(command: &LogCommand, console: &mut Console<'_>) -> Outcome<Exit> {
     match command {

@@ -17,6 +17,7 @@ mod failure;
 mod inspect;
 mod json;
 mod log;
+mod log_args;
 mod maintain;
 mod place;
 mod run;

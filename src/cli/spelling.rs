@@ -5,8 +5,6 @@ use std::fmt::Write;
 
 use clap::ValueEnum;
 
-use super::failure::{Failure, Outcome};
-
 /// A way to spell bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Spelling {
@@ -38,7 +36,10 @@ impl Spelling {
     }
 
     /// Reads what [`show`](Self::show) gives.
-    pub(super) fn read(self, text: &str) -> Outcome<Vec<u8>> {
+    ///
+    /// # Errors
+    /// How it should have been spelled.
+    pub(super) fn read(self, text: &str) -> Result<Vec<u8>, String> {
         let read = match (self, text.strip_prefix("0x")) {
             (Self::Text, _) => unescaped(text),
             (Self::Hex, _) => unhexed(text),
@@ -52,7 +53,7 @@ impl Spelling {
             Self::U32 => "a number of 32 bits, or 0x and hexadecimal digits",
             Self::U64 => "a number of 64 bits, or 0x and hexadecimal digits",
         };
-        read.ok_or_else(|| Failure::Usage(format!("{:?} is not spelled as {how}", escaped(text.as_bytes()))))
+        read.ok_or_else(|| format!("{:?} is not spelled as {how}", escaped(text.as_bytes())))
     }
 }
 
@@ -219,7 +220,7 @@ mod tests {
             (Spelling::U64, ""),
             (Spelling::U64, "0x1"),
         ] {
-            assert!(matches!(spelling.read(bad), Err(Failure::Usage(_))), "{spelling:?} {bad:?}");
+            assert!(spelling.read(bad).is_err_and(|how| how.contains("is not spelled as")), "{spelling:?} {bad:?}");
         }
     }
 }

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
+use super::act::act;
 use super::options::MaintenanceOptions;
 use super::pace::Pacer;
 use super::plan::{Planned, Task, Urgency, plan};
-use super::provider::act;
 use super::standalone::Done;
 use crate::backend::JobUrgency;
 use crate::catalog::RunName;

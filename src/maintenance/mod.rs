@@ -21,6 +21,7 @@
 //!
 //! What it does not do: lock anything, hold up a commit, or delete a file because of its age or name.
 
+mod act;
 mod background;
 mod options;
 mod pace;

@@ -1,20 +1,20 @@
 //! A provider, with somebody who looks after its store: opening one, and its own maintenance.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use super::act::{act, repair_and_adopt};
 use super::background::Background;
 use super::options::MaintenanceOptions;
-use super::plan::{Plan, Task, Urgency, plan};
-use super::repair::{Repaired, repair};
-use super::standalone::{Done, run, until_nothing_is_left};
+use super::plan::{Plan, Urgency, plan};
+use super::repair::Repaired;
+use super::standalone::{Done, until_nothing_is_left};
 use crate::backend::Backend;
 use crate::checkpoint::Checkpoint;
 use crate::clock::{Clock, SystemClock};
 use crate::entry::StateStoreId;
-use crate::error::{ErrorKind, Result};
-use crate::store::{Caretaker, Core, Observer, RocksDbProvider, StoreOptions, Upkeep, UpkeepState, write_snapshot};
+use crate::error::Result;
+use crate::store::{Caretaker, RocksDbProvider, StoreOptions, Upkeep, UpkeepState};
 use crate::version::IdSource;
 
 /// So many files more than versions are retained are worth a look at once.
@@ -108,44 +108,4 @@ impl RocksDbProvider {
     pub fn upkeep(&self) -> UpkeepState {
         self.core().upkeep()
     }
-}
-
-/// Does a task for a store that is open: what it reads through follows at once.
-pub(super) fn act(core: &Core, options: &MaintenanceOptions, task: &Task, observe: Observer<'_>) -> Result<Done> {
-    match task {
-        Task::Snapshot { at } => {
-            let head = core.head()?;
-            let is_ours = *at == head || (at.epoch == head.epoch && at.version < head.version);
-            if !is_ours {
-                return Ok(Done::Nothing); // somebody else's: it is theirs to look after
-            }
-            let is_written = AtomicBool::new(false);
-            let at = core.move_base(|directory, chain| {
-                let written = write_snapshot(directory, chain, observe)?;
-                is_written.fetch_or(written.is_some(), Ordering::Relaxed);
-                Ok(written)
-            })?;
-            Ok(if is_written.into_inner() { Done::Snapshot(at) } else { Done::Nothing })
-        }
-        Task::Collapse { from, to } => {
-            let done = run(&core.directory, options, task, observe)?;
-            if matches!(done, Done::Collapsed { .. }) {
-                match core.adopt_collapsed(*from, *to) {
-                    // Somebody else was faster still, with something wider.
-                    Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => {}
-                    adopted => adopted?,
-                }
-            }
-            Ok(done)
-        }
-        Task::Retire => core.retire(options.retained(), observe).map(Done::Retired),
-        Task::Repair => repair_and_adopt(core, observe).map(Done::Repaired),
-    }
-}
-
-fn repair_and_adopt(core: &Core, observe: Observer<'_>) -> Result<Repaired> {
-    let repaired = repair(&core.directory, observe)?;
-    // Also where there was nothing to do: another process may have repaired what is damaged only in what is held open here.
-    core.adopt_remade()?;
-    Ok(repaired)
 }

@@ -12,6 +12,13 @@ use crate::entry::{Change, Cursor, KeyRange};
 use crate::error::{Error, ErrorKind, Result};
 use crate::version::RunKind;
 
+impl Run {
+    /// The entries of `range` in ascending order, this run's range tombstones aside.
+    pub(crate) fn cursor(self: &Arc<Self>, range: KeyRange) -> RunCursor {
+        RunCursor::new(Arc::clone(self), range)
+    }
+}
+
 /// The entries of a run within a key range, in ascending order.
 ///
 /// Holds the current page (a view, or decompressed) and the views of one page index. Every page is checked as it is

@@ -1,22 +1,20 @@
 //! An open run: what it is, and point gets.
 
 use std::fmt;
-use std::ops::{ControlFlow, Deref, Range};
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::compress;
-use super::cursor::RunCursor;
 use super::filter;
 use super::footer::{self, FOOTER_BYTES, Footer, Place, Properties};
 use super::header::{Layout, PRELUDE_BYTES, PageCodec, RunHeader};
 use super::index::{IndexView, PagePlace, StripePlace};
 use super::page::{Page, SINGLE_HEAD_BYTES, tag_of};
 use super::source::{Access, Block, Role, Source};
-use super::verify;
 use crate::bytes::Bytes;
 use crate::codec::Reader;
-use crate::entry::{Change, FAMILY_BYTES, KeyRange, MAX_KEY_BYTES, MAX_METADATA_BYTES, MAX_VALUE_BYTES, Probe};
+use crate::entry::{Change, FAMILY_BYTES, MAX_KEY_BYTES, MAX_METADATA_BYTES, MAX_VALUE_BYTES, Probe};
 use crate::error::{Error, Result};
 use crate::fs::ReadFile;
 use crate::ranges::RangeSet;
@@ -250,28 +248,6 @@ impl Run {
                 Change::Tombstone => Ok(Some(Change::Tombstone)),
             },
         }
-    }
-
-    /// The entries of `range` in ascending order, this run's range tombstones aside.
-    pub(crate) fn cursor(self: &Arc<Self>, range: KeyRange) -> RunCursor {
-        RunCursor::new(Arc::clone(self), range)
-    }
-
-    /// Reads the whole file again and checks every byte of it: checksums, order, filters, counts, padding. Calls `observe`
-    /// with the bytes done after each page.
-    ///
-    /// # Errors
-    /// `Corrupt` with the first thing that is wrong; `Cancelled` when `observe` breaks.
-    pub(crate) fn verify(&self, observe: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
-        verify::verify(self, observe)
-    }
-
-    /// Whether gets and scans find everything, in spite of what [`verify`](Self::verify) may have met.
-    ///
-    /// # Errors
-    /// The first thing that they would stumble over.
-    pub(crate) fn can_be_read(self: &Arc<Self>) -> Result<()> {
-        verify::can_be_read(self)
     }
 
     pub(super) fn top(&self) -> &[u8] {

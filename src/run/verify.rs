@@ -23,29 +23,38 @@ struct Walk<'r> {
     seen: Properties,
 }
 
-/// Checks every byte of `run`; see [`Run::verify`].
-pub(super) fn verify(run: &Run, observe: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
-    let header_bytes = u64::from(run.layout.header_bytes);
-    let mut walk = Walk { run, position: header_bytes, pages: 0, seen: Properties::default() };
-    walk.header_is_unchanged()?;
-    let top = walk.block(run.footer.top)?;
-    let top = IndexView::<StripePlace>::parse(&top).ok_or_else(|| walk.disorder("a top index"))?;
-    for number in 0..top.len() {
-        walk.stripe(&run.stripe(&top, number)?, observe)?;
-    }
-    walk.trailer()
-}
-
-/// Whether everything can be read that gets and scans look at: damage then lies where nobody looks.
-pub(super) fn can_be_read(run: &Arc<Run>) -> Result<()> {
-    if let Some(top) = IndexView::<StripePlace>::parse(run.top()).filter(|top| top.len() > 0) {
+impl Run {
+    /// Reads the whole file again and checks every byte of it: checksums, order, filters, counts, padding. Calls `observe`
+    /// with the bytes done after each page.
+    ///
+    /// # Errors
+    /// `Corrupt` with the first thing that is wrong; `Cancelled` when `observe` breaks.
+    pub(crate) fn verify(&self, observe: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
+        let header_bytes = u64::from(self.layout.header_bytes);
+        let mut walk = Walk { run: self, position: header_bytes, pages: 0, seen: Properties::default() };
+        walk.header_is_unchanged()?;
+        let top = walk.block(self.footer.top)?;
+        let top = IndexView::<StripePlace>::parse(&top).ok_or_else(|| walk.disorder("a top index"))?;
         for number in 0..top.len() {
-            run.filter(&run.stripe(&top, number)?)?;
+            walk.stripe(&self.stripe(&top, number)?, observe)?;
         }
+        walk.trailer()
     }
-    let mut entries = run.cursor(KeyRange::ALL);
-    while entries.advance()? {}
-    Ok(())
+
+    /// Whether gets and scans find everything, in spite of what [`verify`](Self::verify) may have met.
+    ///
+    /// # Errors
+    /// The first thing that they would stumble over.
+    pub(crate) fn can_be_read(self: &Arc<Self>) -> Result<()> {
+        if let Some(top) = IndexView::<StripePlace>::parse(self.top()).filter(|top| top.len() > 0) {
+            for number in 0..top.len() {
+                self.filter(&self.stripe(&top, number)?)?;
+            }
+        }
+        let mut entries = self.cursor(KeyRange::ALL);
+        while entries.advance()? {}
+        Ok(())
+    }
 }
 
 impl<'r> Walk<'r> {

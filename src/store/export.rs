@@ -11,7 +11,7 @@ use super::opening::OpenChain;
 use super::options::StoreOptions;
 use super::rewrite::snapshot_header;
 use crate::catalog::{RunName, Wanted, fenced_by};
-use crate::checkpoint::{Checkpoint, MAX_COMPONENT_BYTES, PendingFile};
+use crate::checkpoint::{Checkpoint, LocalCheckpoint, MAX_COMPONENT_BYTES, PendingFile};
 use crate::entry::{Cursor, KeyRange, StateStoreId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{Disk, PublishError, ReadFile, RealDisk};
@@ -34,8 +34,49 @@ pub struct Exported {
     pub passed_over: Vec<PathBuf>,
 }
 
+impl History {
+    /// Writes the whole state of `version` as one file into the directory `dir`, which is made if it is missing and its
+    /// parent is there, and gone again after a failure. The file needs no other: [`import`](Self::import) starts a store from it.
+    ///
+    /// `observe` hears of the bytes of keys and values written so far, and may end it. The memory is that of a few pages. The
+    /// file appears whole or not at all; a crash may leave a file `.tmp-…` beside it.
+    ///
+    /// # Errors
+    /// `VersionNotFound`; `InvalidInput` for version 0, which has nothing to export; `AlreadyExists` where the file is there
+    /// already; `Cancelled`; what the disks report.
+    pub fn export(
+        &self,
+        version: Version,
+        dir: impl AsRef<Path>,
+        observe: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Exported> {
+        let (disk, dir) = (RealDisk::new(), dir.as_ref());
+        // Whatever can be refused without the directory is refused before it is made.
+        runs_to_export(&self.directory, version)?;
+        let was_there = disk.stat(dir)?.is_some();
+        let exported = self.export_to(version, &LocalCheckpoint::open(dir)?, observe);
+        if exported.is_err() && !was_there {
+            _ = disk.remove_dir(dir); // unless somebody has put something there meanwhile
+        }
+        exported
+    }
+
+    /// As [`export`](Self::export), into the root of `target`.
+    ///
+    /// # Errors
+    /// As [`export`](Self::export).
+    pub fn export_to(
+        &self,
+        version: Version,
+        target: &dyn Checkpoint,
+        mut observe: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Exported> {
+        export(&self.directory, version, target, &mut observe)
+    }
+}
+
 /// Writes `version` into the root of `target`.
-pub(super) fn export(
+fn export(
     directory: &StoreDirectory,
     version: Version,
     target: &dyn Checkpoint,
@@ -60,7 +101,7 @@ pub(super) fn export(
 }
 
 /// The runs of a version that can be exported.
-pub(super) fn runs_to_export(directory: &StoreDirectory, version: Version) -> Result<OpenChain> {
+fn runs_to_export(directory: &StoreDirectory, version: Version) -> Result<OpenChain> {
     if version == Version::EMPTY {
         return Err(Error::invalid("version 0 is empty: there is nothing to export"));
     }

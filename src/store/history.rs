@@ -1,29 +1,25 @@
 //! [`History`]: the versions of a store, read straight from its checkpoint, beside whatever the writer does.
 
 use std::ops::{ControlFlow, RangeInclusive};
-use std::path::Path;
 use std::sync::Arc;
 
 use super::changes::Changes;
 use super::contract::VersionInfo;
 use super::difference::Differences;
 use super::directory::{DirectoryOptions, StoreDirectory};
-use super::export::{Exported, export, runs_to_export};
 use super::inventory::{Inventory, inventory, stores};
 use super::layers::RunStack;
 use super::opening::OpenChain;
 use super::options::StoreOptions;
 use super::scan::Readers;
-use super::stats::{Stats, stats};
 use super::upkeep::{Verified, verify};
 use super::versions::{VersionSurvey, open_any, survey, versions};
 use super::view::View;
 use crate::bytes::Bytes;
-use crate::checkpoint::{Checkpoint, LocalCheckpoint};
+use crate::checkpoint::Checkpoint;
 use crate::clock::SystemClock;
 use crate::entry::StateStoreId;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{Disk, RealDisk};
 use crate::run::Access;
 use crate::version::{IdSource, Version, VersionId};
 
@@ -34,7 +30,7 @@ use crate::version::{IdSource, Version, VersionId};
 /// Clones share the files that are open.
 #[derive(Debug, Clone)]
 pub struct History {
-    directory: Arc<StoreDirectory>,
+    pub(super) directory: Arc<StoreDirectory>,
     readers: Arc<Readers>,
 }
 
@@ -154,65 +150,12 @@ impl History {
         self.directory.at_a_listing(|catalog| Differences::between(&self.directory, &self.readers, catalog, from, to))
     }
 
-    /// Writes the whole state of `version` as one file into the directory `dir`, which is made if it is missing and its
-    /// parent is there, and gone again after a failure. The file needs no other: [`import`](Self::import) starts a store from it.
-    ///
-    /// `observe` hears of the bytes of keys and values written so far, and may end it. The memory is that of a few pages. The
-    /// file appears whole or not at all; a crash may leave a file `.tmp-…` beside it.
-    ///
-    /// # Errors
-    /// `VersionNotFound`; `InvalidInput` for version 0, which has nothing to export; `AlreadyExists` where the file is there
-    /// already; `Cancelled`; what the disks report.
-    pub fn export(
-        &self,
-        version: Version,
-        dir: impl AsRef<Path>,
-        observe: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<Exported> {
-        let (disk, dir) = (RealDisk::new(), dir.as_ref());
-        // Whatever can be refused without the directory is refused before it is made.
-        runs_to_export(&self.directory, version)?;
-        let was_there = disk.stat(dir)?.is_some();
-        let exported = self.export_to(version, &LocalCheckpoint::open(dir)?, observe);
-        if exported.is_err() && !was_there {
-            _ = disk.remove_dir(dir); // unless somebody has put something there meanwhile
-        }
-        exported
-    }
-
-    /// As [`export`](Self::export), into the root of `target`.
-    ///
-    /// # Errors
-    /// As [`export`](Self::export).
-    pub fn export_to(
-        &self,
-        version: Version,
-        target: &dyn Checkpoint,
-        mut observe: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<Exported> {
-        export(&self.directory, version, target, &mut observe)
-    }
-
     /// Reads and checks every byte of every run. `observe` hears of the bytes read so far, and may end it.
     ///
     /// # Errors
     /// `Cancelled`, or what the disk reports. Damage is no error here but the answer.
     pub fn verify(&self, mut observe: impl FnMut(u64) -> ControlFlow<()>) -> Result<Verified> {
         verify(&self.directory, &mut observe)
-    }
-
-    /// Counts the keys of `version`, by family, and finds the `largest` ones. Reads the whole version once, in the memory of a
-    /// few pages and of those keys. `observe` hears of the bytes of keys and values read so far, and may end it.
-    ///
-    /// # Errors
-    /// As [`read_at`](Self::read_at), and `Cancelled`.
-    pub fn stats(
-        &self,
-        version: Version,
-        largest: usize,
-        mut observe: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<Stats> {
-        stats(&self.directory, version, largest, &mut observe)
     }
 
     /// Which files there are, and what reading and opening the newest version has to touch. Opens no run.
@@ -257,6 +200,7 @@ pub(super) fn metadata(directory: &StoreDirectory, version: Version) -> Result<B
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::LocalCheckpoint;
     use crate::entry::{FamilyId, Probe, full_key};
     use crate::fs::SimDisk;
     use crate::store::below::Below;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::changes::take_apart;
 use super::directory::StoreDirectory;
-use super::history::chain_of;
+use super::history::{History, chain_of};
 use super::load::merged;
 use crate::bytes::Bytes;
 use crate::entry::{Change, Cursor, FAMILY_BYTES, FamilyId, Name, split_full_key};
@@ -102,8 +102,24 @@ pub struct Stats {
     pub passed_over: Vec<PathBuf>,
 }
 
+impl History {
+    /// Counts the keys of `version`, by family, and finds the `largest` ones. Reads the whole version once, in the memory of a
+    /// few pages and of those keys. `observe` hears of the bytes of keys and values read so far, and may end it.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at), and `Cancelled`.
+    pub fn stats(
+        &self,
+        version: Version,
+        largest: usize,
+        mut observe: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Stats> {
+        stats(&self.directory, version, largest, &mut observe)
+    }
+}
+
 /// Walks over `version` once. The memory is that of a few pages, of the histograms of each family, and of `largest` keys.
-pub(super) fn stats(
+fn stats(
     directory: &StoreDirectory,
     version: Version,
     largest: usize,

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rocksdb::{IteratorMode, ReadOptions, WriteBatch};
 
 use super::families::{Db, OpenFailure, Tables};
-use super::generations::{put_version, version_key};
 use super::options::Tuning;
+use super::record::version_key;
 use super::registry::{Known, Registry, put_generation, put_store};
 use super::scan::Scan;
 use crate::backend::contract::{
@@ -170,7 +170,7 @@ impl Engine for RocksEngine {
 
     fn put_version(&self, store: StoreNumber, version: &VersionRecord) -> Result<()> {
         let mut batch = WriteBatch::default();
-        put_version(&self.db, &mut batch, store, version);
+        self.db.put_version(&mut batch, store, version);
         self.db.write(batch)
     }
 

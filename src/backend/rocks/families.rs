@@ -8,16 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rocksdb::{Cache, ColumnFamily, DB, FlushOptions, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions};
 use self_cell::self_cell;
 
-use super::options::Tuning;
-use crate::backend::contract::GenerationId;
+use super::options::{META, STATE, Tuning, VERSIONS};
+use super::record::version_key;
+use crate::backend::contract::{GenerationId, StoreNumber, VersionRecord};
 use crate::backend::workdir::WorkDir;
 use crate::bytes::Bytes;
 use crate::entry::{Change, KeyRange, successor};
 use crate::error::{Error, ErrorKind, Result};
-
-pub(super) const STATE: &str = "state";
-pub(super) const VERSIONS: &str = "versions";
-pub(super) const META: &str = "meta";
 
 /// Bytes in front of a full key: store and generation.
 pub(super) const PREFIX_BYTES: usize = 8;
@@ -120,6 +117,11 @@ impl Db {
 
     pub(super) fn handles(&self) -> &Handles<'_> {
         self.tables.handles()
+    }
+
+    /// Adds a store's version to a batch.
+    pub(super) fn put_version(&self, batch: &mut WriteBatch, store: StoreNumber, version: &VersionRecord) {
+        batch.put_cf(self.handles().versions, version_key(store, version.at.at), version.encode());
     }
 
     /// Writes a batch: all of it or nothing is there after a crash.

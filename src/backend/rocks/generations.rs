@@ -8,11 +8,11 @@ use super::engine::RocksEngine;
 use super::families::{Db, PREFIX_BYTES, encode_value, prefix, state_range};
 use super::options::reclaiming;
 use super::registry::{Known, forget_dropped, forget_generation, put_generation, put_ranges};
-use crate::backend::contract::{Coverage, GenerationId, StoreNumber, VersionRecord};
+use crate::backend::contract::{Coverage, GenerationId, VersionRecord};
 use crate::entry::{Change, Cursor, KeyRange};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ranges::RangeSet;
-use crate::version::{Mark, VersionId};
+use crate::version::Mark;
 
 /// What dropped generations may leave on disk in files that they share with others: less is not worth rewriting a file.
 const LEFTOVER_BYTES: u64 = 16 << 20;
@@ -75,7 +75,7 @@ impl RocksEngine {
         put_generation(&self.db, &mut batch.pending, &known.record);
         let store = known.record.id.store;
         if let Some(version) = version {
-            put_version(&self.db, &mut batch.pending, store, version);
+            self.db.put_version(&mut batch.pending, store, version);
         }
         self.db.write(batch.take())?;
         known.ranges = masked.unwrap_or(known.ranges);
@@ -192,16 +192,4 @@ impl<'a> Batch<'a> {
     fn take(&mut self) -> WriteBatch {
         std::mem::take(&mut self.pending)
     }
-}
-
-pub(super) fn put_version(db: &Db, batch: &mut WriteBatch, store: StoreNumber, version: &VersionRecord) {
-    batch.put_cf(db.handles().versions, version_key(store, version.at.at), version.encode());
-}
-
-/// store u32 · version u64 · epoch u64, all big-endian, so that they sort.
-pub(super) fn version_key(store: StoreNumber, at: VersionId) -> [u8; 20] {
-    let mut key = [0; 20];
-    let parts = store.0.to_be_bytes().into_iter().chain(at.version.0.to_be_bytes()).chain(at.epoch.0.to_be_bytes());
-    key.iter_mut().zip(parts).for_each(|(place, byte)| *place = byte);
-    key
 }

@@ -5,8 +5,12 @@ use rocksdb::{
     WriteBufferManager,
 };
 
-use super::families::{META, STATE, VERSIONS};
 use crate::backend::options::{BackendCompression, BackendOptions};
+
+// The column families.
+pub(super) const STATE: &str = "state";
+pub(super) const VERSIONS: &str = "versions";
+pub(super) const META: &str = "meta";
 
 /// Table files are no larger and no smaller than this; also the bound of what a drop can leave behind in a file that it shares with
 /// others. Whoever writes one holds its index and its filter in heap, some 10 bytes a key, and what is read of these is cached whole:

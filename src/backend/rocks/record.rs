@@ -1,13 +1,21 @@
-//! Marks and version records as bytes, for the rows of `versions` and `meta`.
+//! Marks, version records and their keys as bytes, for the rows of `versions` and `meta`.
 
 use std::path::Path;
 
-use crate::backend::contract::VersionRecord;
+use crate::backend::contract::{StoreNumber, VersionRecord};
 use crate::bytes::Bytes;
 use crate::codec::{Put, Reader};
 use crate::entry::MAX_METADATA_BYTES;
 use crate::error::Result;
 use crate::version::{Epoch, Mark, RunId, Version, VersionId};
+
+/// store u32 · version u64 · epoch u64, all big-endian, so that they sort.
+pub(super) fn version_key(store: StoreNumber, at: VersionId) -> [u8; 20] {
+    let mut key = [0; 20];
+    let parts = store.0.to_be_bytes().into_iter().chain(at.version.0.to_be_bytes()).chain(at.epoch.0.to_be_bytes());
+    key.iter_mut().zip(parts).for_each(|(place, byte)| *place = byte);
+    key
+}
 
 impl VersionRecord {
     const FORMAT: u8 = 1;
