@@ -96,7 +96,7 @@ impl Damage {
     }
 }
 
-impl Caretaker for Background {
+impl Caretaker<Core> for Background {
     fn committed(&self, core: &Arc<Core>) {
         let is_time = {
             let mut state = self.state();
@@ -136,7 +136,7 @@ impl Background {
 
     /// Takes up its work for an open store.
     pub(super) fn attend(self: &Arc<Self>, core: &Arc<Core>) {
-        let caretaker: Arc<dyn Caretaker> = Arc::<Self>::clone(self);
+        let caretaker: Arc<dyn Caretaker<Core>> = Arc::<Self>::clone(self);
         core.caretaker.get_or_init(|| caretaker);
         // A job that meets damage commits no more until it is mended: nothing else would ask for a look.
         let (weak, me) = (Arc::downgrade(core), Weak::clone(&self.me));

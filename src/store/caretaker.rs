@@ -3,15 +3,13 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::core::Core;
-
-/// Looks after a store, behind its writer's back.
-pub(crate) trait Caretaker: Send + Sync + Debug {
+/// Looks after a store, behind its writer's back; `S` is what it knows of it.
+pub(crate) trait Caretaker<S>: Send + Sync + Debug {
     /// Hears of every commit. Returns at once.
-    fn committed(&self, core: &Arc<Core>);
+    fn committed(&self, store: &Arc<S>);
 
     /// Hears that the store's upkeep, which somebody else did, is over.
-    fn is_free(&self, core: &Arc<Core>);
+    fn is_free(&self, store: &Arc<S>);
 
     /// How it is doing.
     fn tell(&self) -> UpkeepState;

@@ -10,7 +10,8 @@ use super::commit::{ChangeSet, Writer, commit};
 use super::directory::{Claimed, DirectoryOptions, MOST_ATTEMPTS, StoreDirectory, is_about_the_listing};
 use super::layers::{Layers, Source};
 use super::load::{create, load};
-use super::opening::{OpenChain, name_of, with_a_way_out};
+use super::open_chain::{OpenChain, name_of};
+use super::opening::with_a_way_out;
 use super::options::{Residency, StoreOptions};
 use super::scan::Readers;
 use super::slot::Slot;
@@ -40,7 +41,7 @@ pub(crate) struct Core {
     pub(super) slot: Arc<Slot>,
     pub(crate) readers: Arc<Readers>,
     /// Who looks after the files; nobody unless it is set.
-    pub(crate) caretaker: OnceLock<Arc<dyn Caretaker>>,
+    pub(crate) caretaker: OnceLock<Arc<dyn Caretaker<Self>>>,
     /// As `has_ended`, for maintenance, which may take long.
     pub(crate) upkeep_ended: Arc<Mutex<bool>>,
     /// Held by whoever rewrites the whole chain: one at a time. Taken before `moving`.

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::opening::OpenChain;
+use super::open_chain::OpenChain;
 #[cfg(feature = "conformance")]
 use super::options::Planted;
 use super::options::StoreOptions;
 use super::proven::Proven;
-use super::rewrite::Prepared;
 use super::unpublished::Unpublished;
 use crate::backend::Precedence;
 use crate::catalog::{
@@ -327,29 +326,6 @@ impl StoreDirectory {
     /// Makes durable what a listing showed.
     pub(crate) fn sync(&self) -> Result<()> {
         self.checkpoint.sync(&self.path)
-    }
-
-    /// Puts `made` in the place of the damaged run `id`; whoever holds that open goes on with what it holds.
-    ///
-    /// Under a lock on the damaged file, since somebody else may be about to do the same: what they have made may be what other
-    /// files were let go for by now, and is left alone.
-    pub(crate) fn replace_damaged(&self, name: &RunName, id: Option<RunId>, made: Prepared) -> Result<()> {
-        self.sync()?; // what it was made anew from may be visible only
-        let path = self.file(name);
-        let _lock = match self.checkpoint.hold(&path) {
-            Ok(Some(lock)) if self.run_id(name) == id => Some(lock),
-            Ok(_) => return Ok(()),
-            Err(error) if error.is_not_found() => None, // somebody has died half-way
-            Err(error) => return Err(error),
-        };
-        self.lock_runs().remove(name);
-        match self.checkpoint.delete(&path) {
-            Err(error) if error.is_not_found() => {}
-            outcome => outcome?,
-        }
-        // Durably, or the new file would be published under a name that a crash brings back.
-        self.sync()?;
-        made.publish(self).map(drop)
     }
 
     /// Starts a new run under a temporary name.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::directory::StoreDirectory;
 use super::history::{History, chain_of, reading_directory};
 use super::load::merged;
-use super::opening::OpenChain;
+use super::open_chain::OpenChain;
 use super::options::StoreOptions;
 use super::rewrite::snapshot_header;
 use crate::catalog::{RunName, Wanted, fenced_by};

@@ -9,7 +9,7 @@ use super::difference::Differences;
 use super::directory::{DirectoryOptions, StoreDirectory};
 use super::inventory::{Inventory, inventory, stores};
 use super::layers::RunStack;
-use super::opening::OpenChain;
+use super::open_chain::OpenChain;
 use super::options::StoreOptions;
 use super::scan::Readers;
 use super::upkeep::{Verified, verify};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::below::Below;
-use super::opening::OpenChain;
+use super::open_chain::OpenChain;
 use crate::backend::{Generation, GenerationId};
 use crate::bytes::Bytes;
 use crate::catalog::next_merge;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::layers::{Layers, Source};
-use super::opening::OpenChain;
+use super::open_chain::OpenChain;
 use super::options::{Progress, StoreOptions};
 use crate::backend::{Backend, Coverage, Generation, GenerationId, GenerationRecord, InUse, StoreNumber};
 use crate::budget::Purpose;

@@ -32,6 +32,7 @@ mod inventory;
 mod layers;
 mod load;
 mod memory;
+mod open_chain;
 mod opening;
 mod options;
 #[cfg(feature = "conformance")]

@@ -6,47 +6,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use super::directory::StoreDirectory;
+use super::open_chain::{OpenChain, name_of};
 use super::proven::Finding;
 use crate::catalog::{Catalog, RunName};
-use crate::entry::Families;
 use crate::error::{Error, ErrorKind, Result};
-use crate::run::{Access, Run, RunHeader};
-use crate::version::{Mark, RunId, RunKind, StoreUid, VersionId};
-
-/// The runs that make one version, opened and checked against each other; oldest first.
-#[derive(Debug)]
-pub(crate) struct OpenChain {
-    /// The newest snapshot and the collapsed deltas above it.
-    pub(crate) base: Vec<Arc<Run>>,
-    /// The single deltas above the base.
-    pub(crate) singles: Vec<Arc<Run>>,
-    pub(crate) mark: Mark,
-    pub(super) families: Arc<Families>,
-    /// Files that should have been used but were damaged or gone.
-    pub(super) passed_over: Vec<RunName>,
-}
-
-impl OpenChain {
-    /// The mark that the base ends with.
-    pub(crate) fn base_mark(&self) -> Mark {
-        self.base.last().map_or(Mark::ROOT, |run| run.header().mark())
-    }
-
-    /// The store that the runs belong to; `None` where there are none.
-    pub(super) fn uid(&self) -> Option<StoreUid> {
-        self.singles.last().or(self.base.last()).map(|run| run.header().uid)
-    }
-
-    /// Their names, oldest first.
-    pub(super) fn names(&self) -> impl Iterator<Item = RunName> {
-        self.base.iter().chain(&self.singles).filter_map(|run| name_of(run.header()).ok()) // they were found by their names
-    }
-
-    /// All runs, newest first.
-    pub(crate) fn newest_first(&self) -> Vec<Arc<Run>> {
-        self.base.iter().chain(&self.singles).rev().cloned().collect()
-    }
-}
+use crate::run::{Access, Run};
+use crate::version::{Mark, RunId, VersionId};
 
 impl StoreDirectory {
     /// Opens the runs that make `at`. A run that is damaged or gone is passed over if others make the same version.
@@ -281,12 +246,4 @@ pub(super) fn with_a_way_out(error: Error) -> Error {
         return error.context(way);
     }
     error
-}
-
-/// The name that a run with this header has.
-pub(super) fn name_of(header: &RunHeader) -> Result<RunName> {
-    match header.kind {
-        RunKind::Snapshot => RunName::snapshot(header.to_id()),
-        RunKind::Delta => RunName::delta(header.from, header.to_id()),
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::directory::StoreDirectory;
 use super::load::merged_with_ranges;
-use super::opening::{OpenChain, name_of};
+use super::open_chain::{OpenChain, name_of};
 use crate::backend::{Patience, Precedence};
 use crate::catalog::RunName;
 use crate::checkpoint::PendingFile;
@@ -57,6 +57,31 @@ impl Prepared {
                 Err(error.context(format!("the run {name} was not made")))
             }
         }
+    }
+}
+
+impl StoreDirectory {
+    /// Puts `made` in the place of the damaged run `id`; whoever holds that open goes on with what it holds.
+    ///
+    /// Under a lock on the damaged file, since somebody else may be about to do the same: what they have made may be what other
+    /// files were let go for by now, and is left alone.
+    pub(crate) fn replace_damaged(&self, name: &RunName, id: Option<RunId>, made: Prepared) -> Result<()> {
+        self.sync()?; // what it was made anew from may be visible only
+        let path = self.file(name);
+        let _lock = match self.checkpoint.hold(&path) {
+            Ok(Some(lock)) if self.run_id(name) == id => Some(lock),
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_not_found() => None, // somebody has died half-way
+            Err(error) => return Err(error),
+        };
+        self.lock_runs().remove(name);
+        match self.checkpoint.delete(&path) {
+            Err(error) if error.is_not_found() => {}
+            outcome => outcome?,
+        }
+        // Durably, or the new file would be published under a name that a crash brings back.
+        self.sync()?;
+        made.publish(self).map(drop)
     }
 }
 
