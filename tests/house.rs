@@ -2,6 +2,7 @@
 //!
 //! - **floors**: `use crate::x` and `crate::x::…` point to a lower floor, or stay in the same folder (`docs/architecture.md`);
 //!   so siblings never import each other, and there are no cycles;
+//! - **circles**: nor do files of one folder import each other, however far around;
 //! - **wings**: the state wing and the input wing never import each other;
 //! - **roots**: nobody imports what `lib.rs` re-exports, or climbs to the root with `super`;
 //! - **doors**: `mod.rs` and `lib.rs` hold documentation, attributes, `mod` and `use`, and nothing else;
@@ -9,7 +10,7 @@
 //! - **unsafe**: only `fs/map.rs` says it;
 //! - **engine**: only `backend/rocks/` names `rocksdb`.
 //!
-//! Tests inside a file may break the first three; they look at what they test. Each rule has a planted violation below.
+//! Tests inside a file may break the first four; they look at what they test. Each rule has a planted violation below.
 
 use std::fs;
 use std::io;
@@ -95,6 +96,7 @@ fn violations(files: &[Source]) -> Vec<String> {
         found.extend(climbs(file));
         found.extend(door(file));
     }
+    found.extend(circles(files.iter().filter(|file| !is_test(file))));
     found
 }
 
@@ -132,7 +134,7 @@ fn imports(file: &Source) -> Vec<String> {
         )];
     };
     let mut found = Vec::new();
-    for to in crate_paths(&file.shipped) {
+    for to in paths_from("crate", &file.shipped) {
         match floor(&to) {
             _ if to == from => {}
             None => {
@@ -152,6 +154,29 @@ fn imports(file: &Source) -> Vec<String> {
 fn crosses(from: &str, to: &str) -> bool {
     let wing = |module: &str| WINGS.iter().position(|wing| wing.contains(&module));
     wing(from).zip(wing(to)).is_some_and(|(a, b)| a != b)
+}
+
+/// Files of a folder that import each other, or lie between such.
+fn circles<'a>(files: impl Iterator<Item = &'a Source>) -> Vec<String> {
+    let mut left: Vec<_> = files.filter(|file| !file.is_door()).map(|file| (&file.path, siblings(file))).collect();
+    loop {
+        let imports: Vec<String> = left.iter().flat_map(|(_, imports)| imports.clone()).collect();
+        let paths: Vec<&String> = left.iter().map(|(path, _)| *path).collect();
+        // Whoever imports none of the others, or is imported by none of them, is in no circle with them.
+        let stays =
+            |(path, its): &(&String, Vec<String>)| imports.contains(path) && its.iter().any(|to| paths.contains(&to));
+        let staying: Vec<_> = left.iter().filter(|file| stays(file)).cloned().collect();
+        if staying.len() == left.len() {
+            return left.iter().map(|(path, _)| format!("{path}: in a circle of imports")).collect();
+        }
+        left = staying;
+    }
+}
+
+/// The files of its folder that a file imports, if they are there.
+fn siblings(file: &Source) -> Vec<String> {
+    let Some((folder, _)) = file.path.rsplit_once('/') else { return Vec::new() };
+    paths_from("super", &file.shipped).into_iter().map(|name| format!("{folder}/{name}.rs")).collect()
 }
 
 /// `super::super` that leaves the folder on the floor.
@@ -207,11 +232,11 @@ fn split_items(code: &str) -> Vec<&str> {
     items
 }
 
-/// The first name of every path that starts with `crate::`, the members of a group at the root included.
-fn crate_paths(code: &str) -> Vec<String> {
+/// The first name of every path that starts with `start::`, the members of a group there included.
+fn paths_from(start: &str, code: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (place, word) in words(code) {
-        if word != "crate" {
+        if word != start || code.get(..place).is_some_and(|before| before.ends_with("::")) {
             continue;
         }
         let Some(rest) = code.get(place + word.len()..).and_then(|rest| rest.trim_start().strip_prefix("::")) else {
@@ -475,6 +500,27 @@ mod planted {
             caught(&format!("{from}/x.rs"), &format!("use crate::{to}::X;"), to);
             caught(&format!("{to}/x.rs"), &format!("use crate::{from}::X;"), from);
         }
+    }
+
+    #[test]
+    fn files_of_a_folder_that_import_each_other_are_caught() {
+        let files = |texts: [&str; 4]| -> Vec<Source> {
+            let paths = ["run/page.rs", "run/reader.rs", "run/verify.rs", "run/writer.rs"];
+            paths.iter().zip(texts).map(|(path, text)| Source::new(path, text)).collect()
+        };
+        let straight = ["", "use super::page::Page;", "use super::{page, reader::Run};", "use super::reader::Run;"];
+        assert_eq!(violations(&files(straight)), [""; 0]);
+        let round = ["fn f(x: super::verify::Walk) {}", straight[1], "use super::reader::Run;", straight[3]];
+        let found = violations(&files(round));
+        assert_eq!(found, ["page", "reader", "verify"].map(|name| format!("run/{name}.rs: in a circle of imports")));
+        // In their tests they may, and a folder further up is another matter.
+        let tests = [
+            "#[cfg(test)]\nmod tests { use super::super::verify::x; use super::verify; }",
+            straight[1],
+            straight[2],
+            "",
+        ];
+        assert_eq!(violations(&files(tests)), [""; 0]);
     }
 
     #[test]
