@@ -191,7 +191,8 @@ fn opened(dir: &Path, console: &mut Console<'_>) -> Outcome<FileLog> {
     let (ended, heard) = channel();
     let told = ended.clone();
     let recovery_observer = RecoveryObserver::new(move |at| _ = told.send(Some(at.done_bytes)));
-    let options = LogOptions { recovery_observer, ..LogOptions::default() };
+    // Nobody here goes on writing: what is cleaned is deleted.
+    let options = LogOptions { recovery_observer, recycles: 0, ..LogOptions::default() };
     let place = dir.to_path_buf();
     let opening = std::thread::Builder::new().name("log-open".into()).spawn(move || {
         let log = FileLog::open(place, options);

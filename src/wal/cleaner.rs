@@ -20,10 +20,11 @@ use crate::error::{ErrorKind, Result};
 pub(super) fn clean(shelf: &Shelf, recycles: usize, is_over: impl Fn(&Segment) -> bool) -> Result<Cleaned> {
     let segments = shelf.all();
     let candidates = segments.split_last().map(|(_, older)| older).unwrap_or_default();
-    let over: Vec<&Arc<Segment>> = candidates.iter().take_while(|segment| is_over(segment)).collect();
+    let over = candidates.iter().take_while(|segment| is_over(segment)).count();
     let mut paths = shelf.take_condemned();
-    let horizon = segments.get(over.len()).map(|segment| segment.number()).filter(|_| !over.is_empty());
-    let mut cleaned = Cleaned { segments: over.len(), ..Cleaned::default() };
+    let horizon = segments.get(over).map(|segment| segment.number()).filter(|_| over > 0);
+    drop(segments);
+    let mut cleaned = Cleaned { segments: over, ..Cleaned::default() };
     if let Some(horizon) = horizon
         && shelf.planted != Planted::CleanWithoutHorizon
     {
@@ -36,13 +37,11 @@ pub(super) fn clean(shelf: &Shelf, recycles: usize, is_over: impl Fn(&Segment) -
         paths.extend(old_horizons(shelf, horizon));
     }
     let mut room = recycles.saturating_sub(shelf.spares());
+    let removed = horizon.map(|horizon| shelf.remove_below(horizon)).unwrap_or_default();
     // Newest first, so that without a horizon a crash would show: the oldest would stay in front of a hole.
-    for segment in over.iter().rev() {
-        let Some(removed) = shelf.remove(segment.number()) else { continue };
-        let path = removed.path.to_path_buf();
-        drop(removed);
-        // Nobody else reads it: the list above and the loop hold it.
-        let is_free = Arc::strong_count(segment) <= 1;
+    for segment in removed.into_iter().rev() {
+        let path = segment.path.to_path_buf();
+        let is_free = Arc::strong_count(&segment) <= 1; // nobody reads it
         let spare = shelf.dir.join(Side::Spare(segment.number()).to_string());
         if room > 0 && is_free && shelf.disk.rename_new(&path, &spare).is_ok() {
             room -= 1;

@@ -61,6 +61,7 @@ pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode, progress: &mut dyn FnMu
             report: Recovery::default(),
         });
     };
+    found.may_be_written_to(&shelf.dir)?;
     let mut report = Recovery::default();
     if shelf.planted == Planted::CutAcknowledged {
         for problem in &mut found.problems {

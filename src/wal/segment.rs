@@ -158,11 +158,14 @@ impl Shelf {
         self.segments.write().unwrap_or_else(PoisonError::into_inner).insert(segment.number(), segment);
     }
 
-    /// Takes a segment out; whoever reads it goes on.
-    pub(super) fn remove(&self, number: u64) -> Option<Arc<Segment>> {
-        let removed = self.segments.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|segment| segment.number() != number);
-        removed.inspect(|segment| segment.keep(None))
+    /// Takes out all segments below a number, at once: nobody sees a hole. Whoever reads them goes on. Oldest first.
+    pub(super) fn remove_below(&self, number: u64) -> Vec<Arc<Segment>> {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        let kept = segments.split_off(&number);
+        let removed = std::mem::replace(&mut *segments, kept);
+        drop(segments);
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|segment| segment.number() >= number);
+        removed.into_values().inspect(|segment| segment.keep(None)).collect()
     }
 
     pub(super) fn get(&self, number: u64) -> Option<Arc<Segment>> {

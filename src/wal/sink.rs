@@ -397,8 +397,10 @@ impl SegmentSink {
             created_ms: self.clock.wall_ms(),
             recycled,
         };
+        let mut left = &temporary;
         let file = self.begin(&temporary, &mut header).and_then(|file| {
             self.shelf.disk.rename_new(&temporary, &path)?; // visible
+            left = &path;
             if self.shelf.planted != Planted::SkipDirectorySync {
                 self.shelf.disk.sync_dir(&self.shelf.dir)?; // its name is durable
             }
@@ -407,8 +409,12 @@ impl SegmentSink {
         let file = match file {
             Ok(file) => file,
             Err(error) => {
-                if let Err(error) = self.shelf.disk.remove(&temporary) {
+                // No record is in it. Where it stays behind, the next clean tries again.
+                if let Err(error) = self.shelf.disk.remove(left)
+                    && !error.is_not_found()
+                {
                     tracing::debug!(%error, "an unfinished segment stays behind");
+                    self.shelf.condemn(left.clone());
                 }
                 return Err(error.context("could not begin a segment of the log"));
             }

@@ -146,7 +146,8 @@ pub(super) fn survey(
     Ok(Some(survey))
 }
 
-/// So many segments has no log; a name that says so was made by somebody else, and counting on from it would overflow.
+/// So many segments has no log; a name that says so was made by somebody else, and counting on from it would overflow. Only what is well below
+/// is written to, so that whatever is written can be read.
 const MOST_SEGMENTS: u64 = 1 << 62;
 
 fn list(disk: &dyn Disk, dir: &Path) -> Result<Survey> {
@@ -181,11 +182,7 @@ fn list(disk: &dyn Disk, dir: &Path) -> Result<Survey> {
         survey.highest = survey.highest.max(number);
     }
     if survey.highest >= MOST_SEGMENTS {
-        let kind = ErrorKind::Foreign { path: dir.to_path_buf() };
-        return Err(Error::new(
-            kind,
-            format!("a file there has the number {}, which no log of ours reaches", survey.highest),
-        ));
+        return Err(too_many(dir, survey.highest));
     }
     horizons.sort();
     if let Some((number, _)) = horizons.pop() {
@@ -209,6 +206,14 @@ fn list(disk: &dyn Disk, dir: &Path) -> Result<Survey> {
 }
 
 impl Survey {
+    /// Refuses a folder whose segments could come to be as many as no reader believes.
+    ///
+    /// # Errors
+    /// `Foreign`.
+    pub(super) fn may_be_written_to(&self, dir: &Path) -> Result<()> {
+        if self.highest >= MOST_SEGMENTS / 2 { Err(too_many(dir, self.highest)) } else { Ok(()) }
+    }
+
     /// The LSN that the next record gets: above everything that may be somebody's, but for what recovery cuts off.
     pub(super) fn next_lsn(&self) -> Lsn {
         let mut highest = self.durable;
@@ -296,6 +301,7 @@ impl Survey {
             let (segment, path) = (found.name.segment, found.path.clone());
             problems.push(Problem { segment, path, offset: content.end, first: missing, verdict, error });
         }
+        problems.extend(self.front());
         let is_empty = contents.is_empty() && !self.was_cleaned;
         if let (true, Some(path)) = (is_empty && self.durable > Lsn::NONE, &self.watermark) {
             let error = missing_records(path, Lsn::FIRST, self.durable);
@@ -305,6 +311,29 @@ impl Survey {
         problems.sort_by_key(|problem| (problem.segment, problem.offset));
         self.problems = problems;
     }
+}
+
+impl Survey {
+    /// What is missing in front: a log begins with the segment that its horizon names, or with the first record.
+    fn front(&self) -> Option<Problem> {
+        let found = self.found.first().filter(|found| !self.was_cleaned && found.name.segment != self.horizon)?;
+        let header = &found.content.as_ref()?.header;
+        let last = header.first.previous();
+        // Where the horizon's own segment is gone, nobody knows with which record it began.
+        let first = if self.horizon == 0 { Lsn::FIRST } else { last.min(header.durable) };
+        if last == Lsn::NONE || first == Lsn::NONE || first > header.durable {
+            return None;
+        }
+        let number = self.horizon.max(1);
+        let path = found.path.with_file_name(format!("log-*-{number:020}"));
+        let error = missing_records(&path, first, last);
+        Some(Problem { segment: number, path, offset: 0, first, verdict: Verdict::Missing, error })
+    }
+}
+
+fn too_many(dir: &Path, number: u64) -> Error {
+    let kind = ErrorKind::Foreign { path: dir.to_path_buf() };
+    Error::new(kind, format!("a file there has the number {number}, which no log of ours reaches"))
 }
 
 fn missing_records(file: &Path, first: Lsn, last: Lsn) -> Error {

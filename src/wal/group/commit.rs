@@ -146,6 +146,7 @@ impl<S: Sink> Group<S> {
                 bytes: 0,
                 syncs: false,
                 flushes: false,
+                tells_early: false,
                 alone: need == Need::OwnSync,
                 ticket: Arc::new(Ticket::new()),
                 needs: Vec::with_capacity(expected),
@@ -156,6 +157,7 @@ impl<S: Sink> Group<S> {
         let (place, before) = (batch.needs.len(), batch.bytes);
         batch.syncs |= need != Need::Written;
         batch.flushes |= count == 0 && need == Need::Written;
+        batch.tells_early |= count > 0 && need == Need::Written;
         batch.bytes += bytes;
         batch.records.extend(records);
         batch.needs.push(need);
@@ -434,7 +436,8 @@ impl<S: Sink> Group<S> {
         }
         // Somebody asked for what is held back, and must not be told before it is with the system.
         if batch.is_some_and(|batch| batch.flushes) && (syncs || !records.is_empty()) {
-            sink.write(first, &[]).map_err(Step::Write)?;
+            // The records are written by now, so this is no failure after which they could be written again.
+            sink.write(first, &[]).map_err(|failed| Step::Write(Failed { stops: true, ..failed }))?;
         }
         if !syncs {
             return Ok(Stepped { placement, sync_time: None });

@@ -48,6 +48,8 @@ pub(super) struct Batch<S: Sink> {
     pub(super) syncs: bool,
     /// Whether what the sink holds back has to be written with it.
     pub(super) flushes: bool,
+    /// Whether somebody is told of an LSN of it before the sync.
+    pub(super) tells_early: bool,
     /// Whether nobody else may join.
     pub(super) alone: bool,
     pub(super) ticket: Arc<Ticket<S::Placement, S::Record<'static>>>,
@@ -121,7 +123,7 @@ impl<S: Sink> State<S> {
             }
         }
         // Somebody will ask whether an LSN of such a batch is durable. It may never be another record's, and nothing behind it become durable.
-        let may_ask = |batch: &Batch<S>| batch.may_ask() || (was_written && batch.needs.contains(&Need::Written));
+        let may_ask = |batch: &Batch<S>| batch.may_ask() || (was_written && batch.tells_early);
         if failed.stops || lost.iter().any(may_ask) {
             lost.extend(self.queue.drain(..));
             self.stopped.get_or_insert_with(|| cause.clone());
