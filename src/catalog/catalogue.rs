@@ -357,6 +357,23 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_retired_by_a_listing_whose_forks_went_after_its_runs_were_listed() {
+        // Epoch 2 had committed 4 and 5 on top of 3, with a snapshot. Then epoch 3 rolled back to 3, and another retirement took what epoch 2
+        // had made: its runs, and its fork, while this listing had the runs and was about to list the forks.
+        let mut runs = singles(0, 3, 1);
+        runs.extend(singles(3, 5, 2));
+        runs.push(RunName::snapshot(id(5, 2)).unwrap());
+        let torn = Catalog::new(listing(&runs, &[(1, VersionId::ROOT), (3, id(3, 1))]));
+        assert_eq!(torn.head(), id(5, 2));
+        let error = torn.retire(&Sparing::default()).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Missing { .. }), "{error}");
+        // By itself a fork goes only with what lies below the horizon: then there is nothing to be seen below it.
+        let mut retired = listing(&runs[3..], &[(2, id(3, 1))]);
+        retired.horizons.insert(Version(5));
+        assert!(Catalog::new(retired).retire(&Sparing::default()).is_ok());
+    }
+
+    #[test]
     fn a_horizon_is_announced_only_where_it_gives_a_version_up() {
         let next = |runs: &[RunName], horizon: u64, retain| {
             let mut files = listing(runs, &[(1, VersionId::ROOT)]);

@@ -20,7 +20,7 @@ use super::catalogue::Catalog;
 use super::fork::{self, Fork};
 use super::lineage::{End, Lineage};
 use super::name::{FileName, RunName, TemporaryName};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::version::{Epoch, Version, VersionId};
 
 /// What stays whatever the horizon says, and what must not be relied upon.
@@ -157,7 +157,8 @@ impl Catalog {
     /// for each pin or claim that lies on an abandoned lineage.
     ///
     /// # Errors
-    /// Where it cannot be known what a live claim builds on, or the head or a pin cannot be made. Then nothing may go.
+    /// Where it cannot be known what a live claim builds on, or the head or a pin cannot be made; `Missing` for a fork that went while the listing
+    /// was made. Then nothing may go.
     pub(crate) fn retire(&self, sparing: &Sparing) -> Result<Retirement> {
         self.chain(self.head(), &BTreeSet::new())?;
         let mut points = self.claims()?;
@@ -168,6 +169,7 @@ impl Catalog {
         // Whatever lies above the horizon stays anyway. Not above the oldest version that can be made: in a listing that was
         // overtaken by another retirement, the files of some versions show neither as they were nor as they are.
         let oldest = self.horizon().min(self.head().version);
+        self.check_forks(oldest)?;
         points.retain(|point| !self.lineage().owns(*point) || point.version < oldest);
         points.extend(self.at(oldest));
         let mut kept = Kept::default();
@@ -189,6 +191,20 @@ impl Catalog {
         let stand_ins = layouts.flat_map(|layout| gone.iter().filter_map(|run| layout.stand_in(run)));
         let relied_on = stand_ins.filter(|wide| kept.runs.contains(wide)).collect();
         Ok(Retirement { runs: kept.runs, forks: kept.forks, delete, relied_on })
+    }
+
+    /// Forks are listed after the runs. Where one has gone in between, since the lineage that the runs show was abandoned meanwhile, all below
+    /// it would seem to be abandoned too. A fork goes by itself only with all that lies below the horizon, never that of a version above.
+    fn check_forks(&self, oldest: Version) -> Result<()> {
+        let End::Gone(epoch) = self.lineage().end() else { return Ok(()) };
+        if self.lineage().segments().last().is_none_or(|segment| segment.last < oldest) {
+            return Ok(());
+        }
+        let file = FileName::Fork(*epoch).to_string().into();
+        Err(Error::new(
+            ErrorKind::Missing { file },
+            "the versions that it leads to were abandoned meanwhile; look again",
+        ))
     }
 
     /// Stretches up to `up_to` that nothing goes within, for runs that overlap in part: as far as these reach into one another, unless one
