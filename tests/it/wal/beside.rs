@@ -117,6 +117,33 @@ fn what_is_cleaned_while_it_is_read_is_left_out() {
 }
 
 #[test]
+fn whoever_reads_in_the_middle_of_a_clean_misses_nothing() {
+    for threads in [1, 3] {
+        for options in kinds() {
+            let mut reads = 0;
+            for operation in 1..20 {
+                let (disk, log) = cleaned_beside(&LogOptions { read_threads: threads, ..options.clone() });
+                let (beside, mut operations) = (Arc::downgrade(&log), 0);
+                let (told, heard) = std::sync::mpsc::channel();
+                disk.set(move || {
+                    operations += 1;
+                    if operations == operation {
+                        told.send(read_all(&*beside.upgrade().unwrap())).unwrap();
+                    }
+                });
+                log.clean_below(Lsn(50)).unwrap();
+                let Ok(read) = heard.try_recv() else { continue };
+                let read = read.unwrap_or_else(|error| panic!("{operation} {threads} {options:?}: {error}"));
+                assert_eq!(read.last().unwrap().lsn, 60);
+                assert!(read.windows(2).all(|pair| pair[0].lsn + 1 == pair[1].lsn));
+                reads += 1;
+            }
+            assert!(reads > 8, "{reads} {options:?}");
+        }
+    }
+}
+
+#[test]
 fn a_record_that_is_cleaned_while_it_is_read_is_not_found() {
     let mut gone = 0;
     for operation in 1..6 {

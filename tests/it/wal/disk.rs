@@ -58,10 +58,12 @@ impl Disk for Beside {
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        self.step();
         self.sim.rename_new(from, to)
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
+        self.step();
         self.sim.remove(path)
     }
 

@@ -306,6 +306,35 @@ fn a_failed_delete_is_reported_and_tried_again() {
 }
 
 #[test]
+fn names_that_cannot_be_synced_leave_no_heap_of_empty_segments() {
+    for options in [small(), LogOptions { recycles: 2, ..small() }, LogOptions { close_after_write: true, ..small() }] {
+        let sim = SimDisk::new(1);
+        let log = open(&sim, &options).unwrap();
+        let text = |number: u64| format!("{number} {}", "s".repeat(900));
+        let mut written: Vec<String> = (0..4).map(text).collect();
+        for text in &written {
+            log.write(text.as_bytes(), 1).unwrap();
+        }
+        let before = segments(&sim).len();
+        sim.fail_at(1, &[Operation::SyncDir], io::ErrorKind::Other, Persistence::ForEver);
+        for number in 4..60 {
+            if log.write(text(number).as_bytes(), 1).is_ok() {
+                written.push(text(number));
+            }
+        }
+        assert!(written.len() < 20 && segments(&sim).len() <= before + 2, "{options:?}: {:?}", segments(&sim));
+        sim.clear_faults();
+        log.write(b"goes on", 1).unwrap();
+        written.push("goes on".into());
+        assert!(payloads(&log) == written, "{options:?}");
+        drop(log);
+        for sim in [sim.survive(alluvium::fs::sim::Survivors::None), sim] {
+            assert!(payloads(&open(&sim, &options).unwrap()) == written, "{options:?}, after opening again");
+        }
+    }
+}
+
+#[test]
 fn a_clock_that_runs_backwards_changes_no_order() {
     let sim = SimDisk::new(1);
     let log = open(&sim, &small()).unwrap();

@@ -226,10 +226,13 @@ fn b24_a_deleted_segment_is_missed() {
         log.write(b"0123456789", time).unwrap();
     }
     drop(log);
-    let disk: &dyn alluvium::fs::Disk = &sim;
-    disk.remove(&segments(&sim)[1]).unwrap();
-    let error = open(&sim, &small()).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Missing { .. }), "{error}");
+    for place in 0..segments(&sim).len() {
+        let found = sim.fork();
+        let disk: &dyn alluvium::fs::Disk = &found;
+        disk.remove(&segments(&sim)[place]).unwrap();
+        let error = open(&found, &small()).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Missing { .. }), "{place}: {error}");
+    }
 }
 
 /// A log in memory that can be held up and can fail.
