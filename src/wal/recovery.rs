@@ -5,15 +5,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::name::Side;
+use super::name::{RESERVE, Side};
 use super::options::RecoveryMode;
 use super::planted::Planted;
 use super::progress::Progress;
 use super::record::{LogId, Lsn};
+use super::reserve::{free_reserve, is_reserve};
 use super::segment::{Segment, Shelf};
 use super::survey::{Depth, Problem, Survey, survey};
 use super::verdict::Verdict;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{Disk, NewFile, PublishError, WriteFile};
 
 /// Bytes copied at once.
@@ -91,7 +92,9 @@ pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode, progress: &mut dyn FnMu
     if report.end.is_none() && report.segments > 0 {
         report.end = Some(Verdict::CleanEnd);
     }
-    Ok(Recovered { log: found.log, next_lsn, next_segment: found.highest + 1, has_reserve: found.has_reserve, report })
+    // A full disk may have taken it.
+    let has_reserve = found.has_reserve && is_reserve(disk, &shelf.dir.join(RESERVE))?;
+    Ok(Recovered { log: found.log, next_lsn, next_segment: found.highest + 1, has_reserve, report })
 }
 
 /// Puts the segments on the shelf, as far as they may be read; returns how many.
@@ -173,18 +176,15 @@ fn end_at(shelf: &Shelf, found: &mut Survey, place: usize, report: &mut Recovery
 
 /// Copies the bytes of a segment from `offset` on into a file of their own, then cuts them off.
 fn cut(shelf: &Shelf, path: &Path, segment: u64, offset: u64, file_bytes: u64) -> Result<(u64, PathBuf)> {
-    let name = Side::Cut(segment, offset).to_string();
-    let aside = shelf.dir.join(&name);
+    let aside = shelf.dir.join(Side::Cut(segment, offset).to_string());
     if shelf.disk.stat(&aside)?.is_none() {
-        let disk: &Arc<dyn Disk> = &shelf.disk;
-        let temporary = Side::Temporary(segment).to_string();
-        let mut file = NewFile::create(disk, &shelf.dir, &name, &temporary)?;
-        copy(shelf.disk.as_ref(), path, offset, file_bytes, &mut file)?;
-        match file.publish() {
-            Ok(()) => {}
-            Err(PublishError::NotPublished(error)) if error.is_already_exists() => {}
-            Err(error) => return Err(error.into_error()),
-        }
+        keep(shelf, path, segment, offset, file_bytes).or_else(|error| {
+            if !matches!(error.kind(), ErrorKind::DiskFull { .. }) {
+                return Err(error);
+            }
+            free_reserve(shelf); // it is there for this
+            keep(shelf, path, segment, offset, file_bytes)
+        })?;
     }
     shelf.disk.sync_dir(&shelf.dir)?; // the copy is durable, also one that an earlier recovery made
     let mut file = shelf.disk.overwrite(path)?;
@@ -192,6 +192,19 @@ fn cut(shelf: &Shelf, path: &Path, segment: u64, offset: u64, file_bytes: u64) -
     file.cut_here()?;
     file.sync()?; // the cut is durable, and what is before it
     Ok((file_bytes.saturating_sub(offset), aside))
+}
+
+/// Copies the bytes of a segment from `offset` on into a file of their own.
+fn keep(shelf: &Shelf, path: &Path, segment: u64, offset: u64, file_bytes: u64) -> Result<()> {
+    let disk: &Arc<dyn Disk> = &shelf.disk;
+    let (name, temporary) = (Side::Cut(segment, offset).to_string(), Side::Temporary(segment).to_string());
+    let mut file = NewFile::create(disk, &shelf.dir, &name, &temporary)?;
+    copy(shelf.disk.as_ref(), path, offset, file_bytes, &mut file)?;
+    match file.publish() {
+        Ok(()) => Ok(()),
+        Err(PublishError::NotPublished(error)) if error.is_already_exists() => Ok(()),
+        Err(error) => Err(error.into_error()),
+    }
 }
 
 fn copy(disk: &dyn Disk, path: &Path, from: u64, to: u64, into: &mut dyn WriteFile) -> Result<()> {

@@ -335,6 +335,30 @@ fn names_that_cannot_be_synced_leave_no_heap_of_empty_segments() {
 }
 
 #[test]
+fn an_opening_on_a_full_disk_takes_the_reserve_to_keep_what_it_cuts() {
+    let sim = SimDisk::new(1);
+    let log = open(&sim, &small()).unwrap();
+    log.write(b"one", 1).unwrap();
+    drop(log);
+    let path = segments(&sim).pop().unwrap();
+    let torn = [&sim.read_file(&path).unwrap()[..], b"torn"].concat();
+    sim.write_file(&path, &torn).unwrap();
+    for operation in [Operation::Create, Operation::Append, Operation::Sync] {
+        let found = sim.fork();
+        assert!(found.read_file("/log/reserve").is_ok());
+        found.fail_at(1, &[operation], io::ErrorKind::StorageFull, Persistence::Once);
+        let log = open(&found, &small()).unwrap_or_else(|error| panic!("{operation:?}: {error}"));
+        assert_eq!(found.faults_fired(), 1);
+        let (bytes, aside) = log.recovery().cut.clone().unwrap();
+        assert_eq!((bytes, &found.read_file(aside).unwrap()[..]), (4, &b"torn"[..]), "{operation:?}");
+        assert!(found.read_file("/log/reserve").is_err(), "{operation:?}");
+        log.write(b"two", 2).unwrap();
+        assert_eq!(payloads(&log), ["one", "two"]);
+        assert!(found.read_file("/log/reserve").is_ok(), "there is room for one again");
+    }
+}
+
+#[test]
 fn a_clock_that_runs_backwards_changes_no_order() {
     let sim = SimDisk::new(1);
     let log = open(&sim, &small()).unwrap();
