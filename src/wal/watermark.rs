@@ -9,7 +9,7 @@ use super::record::{LogId, Lsn};
 use crate::checksum::crc32;
 use crate::codec::{Put, Reader};
 use crate::error::Result;
-use crate::fs::{Disk, WriteFile};
+use crate::fs::{Disk, ReadFile, WriteFile};
 
 /// The file's name.
 pub(super) const WATERMARK: &str = "durable";
@@ -63,29 +63,36 @@ impl Said {
     }
 }
 
-/// What the file in `dir` says; nothing where there is none.
-///
-/// # Errors
-/// What reading reports.
-pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Said> {
+/// What the file in `dir` says; nothing where there is none, or none that can be read: no log is refused for what is only evidence.
+pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Said {
     let path = dir.join(WATERMARK);
-    let file = match disk.open(&path) {
-        Err(error) if error.is_not_found() => return Ok(Said::default()),
-        opened => opened?,
-    };
     let mut said = Said::default();
+    let file = match disk.open(&path) {
+        Ok(file) => file,
+        Err(error) => {
+            if !error.is_not_found() {
+                tracing::warn!(%error, "the log's watermark cannot be read");
+            }
+            return said;
+        }
+    };
     for (slot, found) in SLOTS.into_iter().zip(&mut said.0) {
         if slot + SLOT_BYTES as u64 > file.len() {
             continue;
         }
-        let mut bytes = [0; SLOT_BYTES];
-        file.read_exact_at(&mut bytes, slot)?;
-        let mut reader = Reader::new(&path, slot, &bytes);
-        let words = (LogId(reader.array("log id")?), Lsn(reader.u64("LSN")?));
-        let covered = bytes.get(..SLOT_BYTES - 4).unwrap_or_default();
-        if reader.u32("checksum")? == crc32(covered) {
-            *found = Some(words);
+        match read_slot(file.as_ref(), &path, slot) {
+            Ok(words) => *found = words,
+            Err(error) => tracing::warn!(%error, "the log's watermark cannot be read"),
         }
     }
-    Ok(said)
+    said
+}
+
+fn read_slot(file: &dyn ReadFile, path: &Path, slot: u64) -> Result<Option<(LogId, Lsn)>> {
+    let mut bytes = [0; SLOT_BYTES];
+    file.read_exact_at(&mut bytes, slot)?;
+    let mut reader = Reader::new(path, slot, &bytes);
+    let words = (LogId(reader.array("log id")?), Lsn(reader.u64("LSN")?));
+    let covered = bytes.get(..SLOT_BYTES - 4).unwrap_or_default();
+    Ok((reader.u32("checksum")? == crc32(covered)).then_some(words))
 }

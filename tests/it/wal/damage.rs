@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use alluvium::fs::sim::{Operation, Persistence};
 use alluvium::fs::{Disk, SimDisk};
 use alluvium::wal::{LogOptions, Lsn, NewRecord, Planted, RecoveryMode, WriteAheadLog, inspect};
 use alluvium::{Error, ErrorKind};
@@ -208,6 +209,33 @@ fn what_is_written_can_be_read_whatever_numbers_the_names_there_have() {
             let left: Vec<_> = sim.files().into_iter().filter(|path| !named(path, "LOCK")).collect();
             assert!(files.iter().filter(|path| !named(path, "LOCK")).eq(&left), "{name}: {left:?}");
         }
+    }
+}
+
+/// It is only evidence.
+#[test]
+fn a_watermark_that_cannot_be_read_counts_as_missing() {
+    let (sim, all) = written(false, &tiny());
+    let disk: &dyn Disk = &sim;
+    disk.remove(Path::new("/log/durable")).unwrap();
+    disk.create_dir(Path::new("/log/durable")).unwrap();
+    assert!(!inspect::inspect(&sim, Path::new(DIR)).unwrap().has_loss());
+    assert_eq!(check(&sim, &tiny(), Planted::Nothing, &all), Ok(true));
+    let log = open(&sim, &tiny()).unwrap();
+    log.write(b"goes on", 1).unwrap();
+    drop(log);
+    assert_eq!(read_all(&open(&sim, &tiny()).unwrap()).unwrap().len(), all.len() + 1);
+}
+
+#[test]
+fn a_watermark_whose_sectors_are_bad_counts_as_missing() {
+    let (sim, all) = written(true, &tiny());
+    for operation in [Operation::Open, Operation::Read] {
+        // The watermark is what is read first.
+        let found = sim.fork();
+        found.fail_at(1, &[operation], std::io::ErrorKind::Other, Persistence::Once);
+        assert_eq!(check(&found, &tiny(), Planted::Nothing, &all), Ok(true), "{operation:?}");
+        assert_eq!(found.faults_fired(), 1);
     }
 }
 
