@@ -304,9 +304,11 @@ impl Survey {
         problems.extend(self.front());
         let is_empty = contents.is_empty() && !self.was_cleaned;
         if let (true, Some(path)) = (is_empty && self.durable > Lsn::NONE, &self.watermark) {
-            let error = missing_records(path, Lsn::FIRST, self.durable);
-            let (path, verdict) = (path.clone(), Verdict::Missing);
-            problems.push(Problem { segment: 0, path, offset: 0, first: Lsn::FIRST, verdict, error });
+            // Where some were given up, nobody knows with which record the others began.
+            let first = if self.horizon == 0 { Lsn::FIRST } else { self.durable };
+            let (path, verdict) = (path.with_file_name("log-*"), Verdict::Missing);
+            let error = missing_records(&path, first, self.durable);
+            problems.push(Problem { segment: 0, path, offset: 0, first, verdict, error });
         }
         problems.sort_by_key(|problem| (problem.segment, problem.offset));
         self.problems = problems;

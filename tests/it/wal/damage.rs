@@ -240,6 +240,17 @@ fn a_watermark_whose_sectors_are_bad_counts_as_missing() {
 }
 
 #[test]
+fn the_segments_are_what_is_missing_where_all_are_gone() {
+    let (sim, _) = written(true, &tiny());
+    let disk: &dyn Disk = &sim;
+    for path in segments(&sim) {
+        disk.remove(&path).unwrap();
+    }
+    let error = open(&sim, &tiny()).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Missing { file: Path::new(DIR).join("log-*") }, "{error}");
+}
+
+#[test]
 fn point_in_time_ends_before_the_damage_and_goes_on_from_there() {
     let options = LogOptions { rolling_interval: std::time::Duration::from_millis(2), ..tiny() };
     let (sim, all) = written(true, &options);
