@@ -13,7 +13,7 @@ use super::spelling::{escaped, harmless};
 use super::table::{Table, bytes_for_people, count};
 use crate::fs::{Disk, RealDisk};
 use crate::wal::inspect::{self, LogReport};
-use crate::wal::{FileLog, LogOptions, Lsn, RecoveryMode, RecoveryObserver, Skipped, Wait, WriteAheadLog};
+use crate::wal::{FileLog, LogOptions, Lsn, RecoveryMode, RecoveryObserver, Skipped, Verdict, Wait, WriteAheadLog};
 
 pub(super) fn log(command: &LogCommand, console: &mut Console<'_>) -> Outcome<Exit> {
     match command {
@@ -115,7 +115,7 @@ fn document(report: &LogReport) -> Json {
 
 fn read(args: &ReadArgs, console: &mut Console<'_>) -> Outcome<Exit> {
     let mode = if args.salvage { RecoveryMode::Salvage } else { RecoveryMode::Strict };
-    survey(&args.folder.dir, console)?;
+    let looked = survey(&args.folder.dir, console)?;
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
     let dir = &args.folder.dir;
     let mut records = {
@@ -140,29 +140,37 @@ fn read(args: &ReadArgs, console: &mut Console<'_>) -> Outcome<Exit> {
             console.line(format!("{}\t{}\t{}\t{payload}", record.lsn, record.time_ms, record.stream))?;
         }
     }
-    told_skipped(records.skipped(), console)
+    told_skipped(records.skipped(), &looked, console)
 }
 
-fn told_skipped(skipped: &Skipped, console: &mut Console<'_>) -> Outcome<Exit> {
+fn told_skipped(skipped: &Skipped, looked: &LogReport, console: &mut Console<'_>) -> Outcome<Exit> {
     for (first, last) in &skipped.ranges {
         console.note(&format!("skipped: records {first} to {last}"))?;
     }
-    Ok(if skipped.records > skipped.never_durable { Exit::Damaged } else { Exit::Done })
+    let is_short = skipped.records > skipped.never_durable || misses_segments(looked);
+    Ok(if is_short { Exit::Damaged } else { Exit::Done })
+}
+
+/// Whether segments are lost: how many records were in them may be more than anyone can count.
+fn misses_segments(looked: &LogReport) -> bool {
+    looked.findings.iter().any(|finding| matches!(finding.verdict, Verdict::Missing | Verdict::Unreadable))
 }
 
 fn salvage(args: &SalvageArgs, console: &mut Console<'_>) -> Outcome<Exit> {
-    survey(&args.folder.dir, console)?;
+    let looked = survey(&args.folder.dir, console)?;
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
     let skipped = {
         let mut progress = console.progress(format!("salvaging {}", args.folder.dir.display()), None);
         inspect::salvage(disk, &args.folder.dir, &args.to, &mut |at| _ = progress.at(at.done_bytes))?
     };
+    let lost = (skipped.records > 0 || !misses_segments(&looked)).then_some(skipped.records);
     if args.folder.json {
-        console.json(&Json::object([("lost", skipped.records.into())]))?;
+        console.json(&Json::object([("lost", lost.into())]))?;
     } else {
-        console.line(format!("{} could not be read", count(skipped.records, "record", "records")))?;
+        let lost = lost.map_or_else(|| "an unknown number of records".into(), |lost| count(lost, "record", "records"));
+        console.line(format!("{lost} could not be read"))?;
     }
-    told_skipped(&skipped, console)
+    told_skipped(&skipped, &looked, console)
 }
 
 fn clean(args: &CleanArgs, console: &mut Console<'_>) -> Outcome<Exit> {

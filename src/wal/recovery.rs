@@ -100,6 +100,9 @@ pub(super) fn recover(shelf: &Shelf, mode: RecoveryMode, progress: &mut dyn FnMu
 /// Puts the segments on the shelf, as far as they may be read; returns how many.
 pub(super) fn fill(shelf: &Shelf, found: &Survey, salvages: bool) -> usize {
     let mut count = 0;
+    if salvages {
+        shelf.set_lost(found.lost_beyond());
+    }
     for found in &found.found {
         let Some(content) = &found.content else { continue };
         let segment = Segment::new(found.path.clone(), found.name, content.header);

@@ -34,6 +34,8 @@ pub(super) struct Replay {
     expanded: Vec<u8>,
     progress: Progress,
     skipped: Skipped,
+    /// The last record that is known to be lost behind all segments.
+    lost_behind: Lsn,
     broken: bool,
 }
 
@@ -54,7 +56,16 @@ impl Replay {
         hand_over: impl FnOnce() -> Result<()>,
     ) -> Result<Self> {
         let plans = plan(&shelf, from)?;
+        let (front, lost_behind) = if mode == RecoveryMode::Salvage { shelf.lost() } else { Default::default() };
         hand_over()?;
+        let mut skipped = Skipped::default();
+        if let (true, Some(oldest)) = (front > Lsn::NONE, plans.first()) {
+            let (front, header) = (front.max(from), &oldest.segment.header);
+            let sure = header.durable.next().min(header.first);
+            skipped.add(front, sure, true);
+            skipped.add(front.max(sure), header.first, false);
+        }
+        let expected = if plans.is_empty() { front } else { Lsn::NONE };
         let total_bytes = plans.iter().map(|plan| plan.end - plan.start.1.min(plan.end)).sum();
         let ahead = (threads > 1 && plans.len() > 1).then(|| Ahead::start(&shelf, &plans, threads)).transpose()?;
         Ok(Self {
@@ -65,13 +76,14 @@ impl Replay {
             plans: plans.into(),
             ahead,
             now: None,
-            expected: Lsn::NONE,
+            expected,
             chunk: Chunk::default(),
             place: 0,
             frame: None,
             expanded: Vec::new(),
             progress: Progress { total_bytes, ..Progress::default() },
-            skipped: Skipped::default(),
+            skipped,
+            lost_behind,
             broken: false,
         })
     }
@@ -92,6 +104,7 @@ impl Replay {
                 None if self.now.is_some() => self.load()?,
                 None => {
                     if !self.begin_segment()? {
+                        self.end_log();
                         return Ok(false);
                     }
                 }
@@ -109,6 +122,7 @@ impl Replay {
             if let Some(reader) = plan.open(&self.shelf)? {
                 break (plan, Source::Own(reader));
             }
+            self.forget_behind(&plan);
         };
         self.expected = plan.start.0;
         self.clear();
@@ -202,6 +216,7 @@ impl Replay {
         let was_durable = plan.is_newest || plan.segment.is_sealed() && missing <= plan.last || missing <= plan.durable;
         if !was_durable || self.mode == RecoveryMode::Salvage {
             self.skipped.add(missing.max(self.from), until, was_durable);
+            self.expected = until;
             return Ok(());
         }
         if self.mode == RecoveryMode::PointInTime {
@@ -264,7 +279,24 @@ impl Replay {
     /// Goes to the next segment; this one was given up.
     fn leave(&mut self) {
         self.clear();
-        self.now = None;
+        if let Some((plan, _)) = self.now.take() {
+            self.forget_behind(&plan);
+        }
+    }
+
+    /// Where the newest segment was given up, others have come behind it: nobody knows any more what is lost there.
+    fn forget_behind(&mut self, given_up: &Plan) {
+        if given_up.is_newest {
+            self.lost_behind = Lsn::NONE;
+        }
+    }
+
+    /// Nothing comes any more. What is known to have been behind is lost.
+    fn end_log(&mut self) {
+        let last = std::mem::take(&mut self.lost_behind);
+        if self.expected > Lsn::NONE {
+            self.skipped.add(self.expected.max(self.from), last.next(), true);
+        }
     }
 
     /// Nothing more is read.

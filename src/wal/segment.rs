@@ -139,6 +139,10 @@ pub(super) struct Shelf {
     spares: Mutex<Vec<PathBuf>>,
     /// The segments whose files are open, in the order of opening. `Segment::file` is taken under it.
     open: Mutex<VecDeque<Arc<Segment>>>,
+    /// The first record that was found lost in front of all segments, until segments are cleaned: then nobody misses it any more.
+    lost_in_front: AtomicU64,
+    /// The last one that was found lost behind them.
+    lost_behind: AtomicU64,
 }
 
 impl Shelf {
@@ -151,7 +155,20 @@ impl Shelf {
             condemned: Mutex::default(),
             spares: Mutex::default(),
             open: Mutex::default(),
+            lost_in_front: AtomicU64::new(0),
+            lost_behind: AtomicU64::new(0),
         }
+    }
+
+    /// Takes down what is lost that no segment shows.
+    pub(super) fn set_lost(&self, (front, behind): (Lsn, Lsn)) {
+        self.lost_in_front.store(front.0, Ordering::Release);
+        self.lost_behind.store(behind.0, Ordering::Release);
+    }
+
+    /// What is lost that no segment shows. To be asked for after the segments: a clean in between forgets the front.
+    pub(super) fn lost(&self) -> (Lsn, Lsn) {
+        (Lsn(self.lost_in_front.load(Ordering::Acquire)), Lsn(self.lost_behind.load(Ordering::Acquire)))
     }
 
     pub(super) fn add(&self, segment: Arc<Segment>) {
@@ -162,6 +179,7 @@ impl Shelf {
     pub(super) fn remove_below(&self, number: u64) -> Vec<Arc<Segment>> {
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         let kept = segments.split_off(&number);
+        self.lost_in_front.store(0, Ordering::Release);
         let removed = std::mem::replace(&mut *segments, kept);
         drop(segments);
         self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|segment| segment.number() >= number);

@@ -331,6 +331,21 @@ impl Survey {
         let error = missing_records(&path, first, last);
         Some(Problem { segment: number, path, offset: 0, first, verdict: Verdict::Missing, error })
     }
+
+    /// What is known to be lost and no segment shows: the first record of it in front of the segments, and the last one behind them.
+    pub(super) fn lost_beyond(&self) -> (Lsn, Lsn) {
+        let headers = || self.found.iter().filter_map(|found| found.content.as_ref().map(|content| &content.header));
+        let losses = || self.problems.iter().filter(|problem| problem.verdict.is_loss());
+        let (oldest, newest) = (headers().next(), headers().next_back());
+        let is_in_front = |problem: &&Problem| {
+            oldest.is_none_or(|oldest| (problem.segment, problem.first) < (oldest.segment, oldest.first))
+        };
+        let is_behind = |problem: &Problem| newest.is_none_or(|newest| problem.segment >= newest.segment);
+        let first = |problem: &Problem| if self.horizon == 0 { Lsn::FIRST } else { problem.first };
+        let front = losses().filter(is_in_front).map(first).max().filter(|_| !self.was_cleaned);
+        let behind = losses().any(is_behind).then_some(self.durable);
+        (front.unwrap_or(Lsn::NONE), behind.unwrap_or(Lsn::NONE))
+    }
 }
 
 fn too_many(dir: &Path, number: u64) -> Error {

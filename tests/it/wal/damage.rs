@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use alluvium::fs::sim::{Operation, Persistence};
 use alluvium::fs::{Disk, SimDisk};
-use alluvium::wal::{LogOptions, Lsn, NewRecord, Planted, RecoveryMode, WriteAheadLog, inspect};
+use alluvium::wal::{LogOptions, Lsn, NewRecord, Planted, RecoveryMode, Skipped, WriteAheadLog, inspect};
 use alluvium::{Error, ErrorKind};
 
 use super::support::*;
@@ -209,6 +209,45 @@ fn what_is_written_can_be_read_whatever_numbers_the_names_there_have() {
             let left: Vec<_> = sim.files().into_iter().filter(|path| !named(path, "LOCK")).collect();
             assert!(files.iter().filter(|path| !named(path, "LOCK")).eq(&left), "{name}: {left:?}");
         }
+    }
+}
+
+#[test]
+fn salvage_counts_what_no_segment_shows_and_nothing_twice() {
+    let options = LogOptions { recycles: 0, close_after_write: true, ..tiny() };
+    let salvaging = LogOptions { recovery: RecoveryMode::Salvage, ..options.clone() };
+    for deleted in [&[][..], &[0], &[7], &[0, 1, 6, 7], &[0, 1, 2, 3, 4, 5, 6, 7]] {
+        let sim = SimDisk::new(1);
+        let log = open(&sim, &options).unwrap();
+        for number in 0..8 {
+            log.write(&[7; 100], number).unwrap();
+        }
+        log.close().unwrap();
+        drop(log);
+        let paths = segments(&sim);
+        let disk: &dyn Disk = &sim;
+        for place in deleted {
+            disk.remove(&paths[*place]).unwrap();
+        }
+        let log = open(&sim, &salvaging).unwrap();
+        let read = |from: u64| {
+            let mut records = log.read_from(Lsn(from)).unwrap();
+            (drain(records.as_mut()).unwrap().len(), records.skipped().clone())
+        };
+        let lost = deleted.len() as u64;
+        let (found, skipped) = read(0);
+        assert_eq!((found as u64, skipped.records, skipped.never_durable), (8 - lost, lost, 0), "{deleted:?}");
+        assert_eq!(read(3).1.records, deleted.iter().filter(|place| **place >= 2).count() as u64, "{deleted:?}");
+        for number in 0..4 {
+            log.write(&[8; 100], number).unwrap();
+        }
+        assert_eq!(read(0), (found + 4, skipped), "{deleted:?}, written to");
+        // What is cleaned is not lost, and neither is what was lost in front of it.
+        log.clean_below(Lsn(4)).unwrap();
+        let behind = deleted.iter().filter(|place| **place > 2 && lost < 8).count() as u64;
+        assert_eq!(read(0).1.records, if lost == 8 { 8 } else { behind }, "{deleted:?}, cleaned");
+        log.clean_below(Lsn(12)).unwrap();
+        assert_eq!(read(0), (1, Skipped::default()), "{deleted:?}, cleaned");
     }
 }
 

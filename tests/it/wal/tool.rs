@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use alluvium::cli::{Console, Exit, run};
-use alluvium::wal::{FileLog, LogOptions, WriteAheadLog};
+use alluvium::fs::{Disk, RealDisk};
+use alluvium::wal::{FileLog, LogOptions, Lsn, WriteAheadLog};
 
 fn tool(words: &[&str]) -> (Exit, String, String) {
     tool_before(false, words)
@@ -55,6 +56,69 @@ fn a_log_is_listed_read_verified_salvaged_and_cleaned() {
     assert!(exit == Exit::Damaged && out.starts_with("1 record could") && err.contains("records 3 to 3"), "{out}{err}");
     let (exit, out, _) = tool(&["read", to.to_str().unwrap()]);
     assert_eq!((exit, out.as_str()), (Exit::Done, "1\t3\t0\trecord 3\\n\n"));
+}
+
+/// What is done to the segments of a log.
+type Harm<'a> = &'a dyn Fn(&[std::path::PathBuf]);
+
+#[test]
+fn what_no_segment_shows_is_counted_or_said_to_be_lost() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = |name: &str| root.path().join(name).to_str().unwrap().to_owned();
+    let made = |name: &str, horizon: bool| {
+        let log =
+            FileLog::open(dir(name), LogOptions { close_after_write: true, recycles: 0, ..LogOptions::default() })
+                .unwrap();
+        for time in 0..6 {
+            log.write(format!("record {time}").as_bytes(), time).unwrap();
+        }
+        if horizon {
+            log.clean_below(Lsn(3)).unwrap();
+        }
+        log.close().unwrap();
+        segments(Path::new(&dir(name)))
+    };
+    let delete = |path: &Path| RealDisk::new().remove(path).unwrap();
+    let no_header = |path: &Path| {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[20] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    };
+    let cut = |path: &Path| std::fs::File::options().write(true).open(path).unwrap().set_len(90).unwrap();
+    // What is done to six segments of one record each (from the third on with a horizon), and what is said to be lost.
+    let cases: [(&str, bool, Harm<'_>, &[&str]); 12] = [
+        ("newest deleted", false, &|all| delete(&all[5]), &["6 to 6"]),
+        ("newest two deleted", false, &|all| all[4..].iter().for_each(|path| delete(path)), &["5 to 6"]),
+        ("newest cut", false, &|all| cut(&all[5]), &["6 to 6"]),
+        ("newest header", false, &|all| no_header(&all[5]), &["6 to 6"]),
+        ("first header", false, &|all| no_header(&all[0]), &["1 to 1"]),
+        ("first deleted", false, &|all| delete(&all[0]), &["1 to 1"]),
+        (
+            "both ends deleted",
+            false,
+            &|all| [0, 1, 5].into_iter().for_each(|at| delete(&all[at])),
+            &["1 to 2", "6 to 6"],
+        ),
+        ("all deleted", false, &|all| all.iter().for_each(|path| delete(path)), &["1 to 6"]),
+        ("all headers", false, &|all| all.iter().for_each(|path| no_header(path)), &["1 to 6"]),
+        ("first kept deleted", true, &|all| delete(&all[0]), &["3 to 3"]),
+        ("first kept header", true, &|all| no_header(&all[0]), &[]),
+        ("all kept deleted", true, &|all| all.iter().for_each(|path| delete(path)), &["6 to 6"]),
+    ];
+    for (name, horizon, harm, lost) in cases {
+        harm(&made(name, horizon));
+        let saved = dir(&format!("{name} saved"));
+        for words in [&["salvage", &dir(name), "--to", &saved][..], &["read", &dir(name), "--salvage"]] {
+            let (exit, out, err) = tool(words);
+            let said: Vec<&str> =
+                err.lines().filter_map(|line| line.split_once("skipped: records ")).map(|at| at.1).collect();
+            assert_eq!((exit, said.as_slice()), (Exit::Damaged, lost), "{name}: {out}{err}");
+            assert!(!out.starts_with("0 records"), "{name}: {out}");
+            assert!(!lost.is_empty() || words[0] == "read" || out.starts_with("an unknown number"), "{name}: {out}");
+        }
+        let (exit, out, _) = tool(&["verify", &dir(name)]);
+        assert!(exit == Exit::Damaged && !out.contains("durable\""), "{name}: {out}");
+    }
 }
 
 #[test]
