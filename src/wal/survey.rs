@@ -110,7 +110,7 @@ pub(super) fn survey(
         return Ok(None);
     }
     // Before the listing: what it says is durable lies in segments that are listed, whatever a writer does meanwhile.
-    let said = super::watermark::read(disk, dir);
+    let said = super::watermark::read(disk, dir)?;
     let mut survey = list(disk, dir)?;
     let headers = survey.read_headers(disk)?;
     let watermark = said.of(survey.log);

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::record::{LogId, Lsn};
 use crate::checksum::crc32;
 use crate::codec::{Put, Reader};
-use crate::error::Result;
+use crate::error::{Advice, ErrorKind, Result};
 use crate::fs::{Disk, ReadFile, WriteFile};
 
 /// The file's name.
@@ -63,29 +63,36 @@ impl Said {
     }
 }
 
-/// What the file in `dir` says; nothing where there is none, or none that can be read: no log is refused for what is only evidence.
-pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Said {
+/// What the file in `dir` says; nothing where there is none, or none that can ever be read: no log is refused for what is only evidence.
+///
+/// # Errors
+/// What may be better the next time, such as too many open files: without the evidence a torn tail is believed too easily.
+pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Said> {
     let path = dir.join(WATERMARK);
     let mut said = Said::default();
-    let file = match disk.open(&path) {
-        Ok(file) => file,
-        Err(error) => {
-            if !error.is_not_found() {
-                tracing::warn!(%error, "the log's watermark cannot be read");
-            }
-            return said;
-        }
-    };
+    let Some(file) = unless_useless(disk.open(&path))? else { return Ok(said) };
     for (slot, found) in SLOTS.into_iter().zip(&mut said.0) {
-        if slot + SLOT_BYTES as u64 > file.len() {
-            continue;
-        }
-        match read_slot(file.as_ref(), &path, slot) {
-            Ok(words) => *found = words,
-            Err(error) => tracing::warn!(%error, "the log's watermark cannot be read"),
+        if slot + SLOT_BYTES as u64 <= file.len() {
+            *found = unless_useless(read_slot(file.as_ref(), &path, slot))?.flatten();
         }
     }
-    said
+    Ok(said)
+}
+
+/// `None` where the file is no file, not ours to read, or on a bad sector.
+fn unless_useless<T>(outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => {
+            let is_no_file = matches!(error.kind(), ErrorKind::Io { kind: std::io::ErrorKind::InvalidInput, .. });
+            if is_no_file || error.is_unreadable() || error.advice() == Advice::FixCall {
+                tracing::warn!(%error, "the log's watermark cannot be read");
+                return Ok(None);
+            }
+            Err(error)
+        }
+        outcome => outcome.map(Some),
+    }
 }
 
 fn read_slot(file: &dyn ReadFile, path: &Path, slot: u64) -> Result<Option<(LogId, Lsn)>> {

@@ -41,6 +41,7 @@ pub(super) struct Pace {
     pub(super) sync_time: Duration,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own, asked in one place")]
 pub(super) struct Batch<S: Sink> {
     pub(super) first: Lsn,
     pub(super) records: Vec<S::Record<'static>>,
