@@ -75,7 +75,7 @@ pub trait WriteAheadLog: Send + Sync + Debug {
     /// Ends the log: makes everything durable, and refuses every later write. Closing again does nothing.
     ///
     /// # Errors
-    /// Where the end could not be made durable.
+    /// Where the end could not be made durable; `Poisoned` where the log had stopped before.
     fn close(&self) -> Result<()>;
 }
 

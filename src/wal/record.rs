@@ -103,6 +103,9 @@ pub struct Record<'a> {
 }
 
 /// Where one record lies. Good for as long as its segment is not cleaned, restarts included; a stale one is an error, never other bytes.
+///
+/// A record that was acknowledged before its sync (`Interval`, `None`) is written to another place if that sync fails. Then its handle is stale, and
+/// it is found by its LSN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RecordHandle {
     /// The log.

@@ -236,8 +236,10 @@ impl<S: Sink> Group<S> {
         state.sink = Some(sink);
         state.ended = true;
         self.changed.notify_all();
+        // Who closes a log that has stopped hears of it here, if nowhere else.
+        let whole = if state.stopped.is_some() { state.check() } else { Ok(()) };
         drop(state);
-        ended.unwrap_or_else(|panic| resume_unwind(panic))
+        ended.unwrap_or_else(|panic| resume_unwind(panic)).and(whole)
     }
 
     /// The queue, for one more writer: open, and what is owed is written.

@@ -116,7 +116,12 @@ fn start(file: File, gather: Duration) -> Arc<Writer> {
 impl Writer {
     /// Closes it, and looks whether all memory has been given back.
     fn end(&self) {
-        self.group.close(|_| Ok(())).unwrap();
+        let closed = self.group.close(|_| Ok(()));
+        let has_stopped = closed.is_err_and(|error| matches!(error.kind(), ErrorKind::Poisoned));
+        assert_eq!(
+            has_stopped,
+            write(self, 99, Need::Durable, None).is_err_and(|e| matches!(e.kind(), ErrorKind::Poisoned))
+        );
         assert_eq!(Arc::strong_count(&self.room), 1, "records are still held");
     }
 }
