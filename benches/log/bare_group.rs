@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::{Failure, Stopwatch, float};
+use crate::{Failure, Stopwatch, float, side_by_side};
 
 /// Records a second of threads that each have `bytes` written `rounds` times: whoever comes last appends for all of them and syncs; the others
 /// let each other run until that is done. No queue, no checksum, no copy.
@@ -18,12 +18,7 @@ pub(crate) fn run(file: File, bytes: usize, rounds: usize, writers: usize) -> Re
     };
     group.last()?;
     let start = Stopwatch::start();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..writers).map(|_| scope.spawn(|| group.write(rounds))).collect();
-        threads.into_iter().try_for_each(|thread| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(Failure::from)
-        })
-    })?;
+    side_by_side(writers, || group.write(rounds))?;
     Ok(float(rounds * writers) / start.seconds())
 }
 

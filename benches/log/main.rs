@@ -160,3 +160,16 @@ pub(crate) fn ratio(own: &[f64], rival: &[f64]) -> f64 {
 pub(crate) fn float(count: usize) -> f64 {
     count as f64
 }
+
+/// Does the same in so many threads at once, and waits for all of them.
+pub(crate) fn side_by_side<E>(threads: usize, work: impl Fn() -> Result<(), E> + Sync) -> Result<(), Failure>
+where
+    E: Error + Send + 'static,
+{
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(Failure::from)
+        })
+    })
+}

@@ -11,7 +11,7 @@ use alluvium::{IdSource, SystemClock};
 
 use crate::report::{Report, median};
 use crate::slow::SlowDisk;
-use crate::{Args, Failure, Stopwatch, Turn, alternate, bare_group, float, ratio, rival};
+use crate::{Args, Failure, Stopwatch, Turn, alternate, bare_group, float, ratio, rival, side_by_side};
 
 const WRITERS: usize = 64;
 /// Bytes of a record of 1 KiB with its header.
@@ -227,14 +227,7 @@ fn logged(log: &FileLog, bytes: usize, syncs: usize, writers: usize) -> Result<f
             log.write(&payload, 1)?;
         }
     } else {
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..writers)
-                .map(|_| scope.spawn(|| (0..syncs).try_for_each(|_| log.write(&payload, 1).map(|_| ()))))
-                .collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(Failure::from)
-            })
-        })?;
+        side_by_side(writers, || (0..syncs).try_for_each(|_| log.write(&payload, 1).map(|_| ())))?;
     }
     let seconds = start.seconds();
     log.close()?;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use super::contract::Cleaned;
 use super::name::Side;
 use super::planted::Planted;
-use super::reserve::free_reserve;
+use super::reserve::or_with_reserve;
 use super::segment::{Segment, Shelf};
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 
 /// Gives up the oldest segments as long as `is_over` says so, but never the newest one; and tries again what could not be deleted before.
 ///
@@ -68,14 +68,7 @@ pub(super) fn clean(shelf: &Shelf, recycles: usize, is_over: impl Fn(&Segment) -
 /// Makes the new horizon durable. On a full disk the reserve is given up for it.
 fn announce(shelf: &Shelf, horizon: u64) -> Result<()> {
     let path = shelf.dir.join(Side::Horizon(horizon).to_string());
-    let made = shelf.disk.create_new(&path).or_else(|error| {
-        if !matches!(error.kind(), ErrorKind::DiskFull { .. }) {
-            return Err(error);
-        }
-        free_reserve(shelf);
-        shelf.disk.create_new(&path)
-    });
-    match made {
+    match or_with_reserve(shelf, || shelf.disk.create_new(&path)) {
         Ok(file) => drop(file),
         // An earlier clean got as far as this.
         Err(error) if error.is_already_exists() => {}

@@ -10,11 +10,11 @@ use super::options::RecoveryMode;
 use super::planted::Planted;
 use super::progress::Progress;
 use super::record::{LogId, Lsn};
-use super::reserve::{free_reserve, is_reserve};
+use super::reserve::{is_reserve, or_with_reserve};
 use super::segment::{Segment, Shelf};
 use super::survey::{Depth, Problem, Survey, survey};
 use super::verdict::Verdict;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::fs::{Disk, NewFile, PublishError, WriteFile};
 
 /// Bytes copied at once.
@@ -181,13 +181,7 @@ fn end_at(shelf: &Shelf, found: &mut Survey, place: usize, report: &mut Recovery
 fn cut(shelf: &Shelf, path: &Path, segment: u64, offset: u64, file_bytes: u64) -> Result<(u64, PathBuf)> {
     let aside = shelf.dir.join(Side::Cut(segment, offset).to_string());
     if shelf.disk.stat(&aside)?.is_none() {
-        keep(shelf, path, segment, offset, file_bytes).or_else(|error| {
-            if !matches!(error.kind(), ErrorKind::DiskFull { .. }) {
-                return Err(error);
-            }
-            free_reserve(shelf); // it is there for this
-            keep(shelf, path, segment, offset, file_bytes)
-        })?;
+        or_with_reserve(shelf, || keep(shelf, path, segment, offset, file_bytes))?;
     }
     shelf.disk.sync_dir(&shelf.dir)?; // the copy is durable, also one that an earlier recovery made
     let mut file = shelf.disk.overwrite(path)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::name::RESERVE;
 use super::segment::Shelf;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::fs::Disk;
 
 /// The reserve for a full disk: enough for a seal with its index.
@@ -14,6 +14,17 @@ const RESERVE_BYTES: u64 = 256 << 10;
 pub(super) fn free_reserve(shelf: &Shelf) {
     if let Err(error) = shelf.disk.remove(&shelf.dir.join(RESERVE)) {
         tracing::warn!(%error, "the log's reserve could not be freed");
+    }
+}
+
+/// Tries something, and on a full disk once more with the reserve's room.
+pub(super) fn or_with_reserve<T>(shelf: &Shelf, attempt: impl Fn() -> Result<T>) -> Result<T> {
+    match attempt() {
+        Err(error) if matches!(error.kind(), ErrorKind::DiskFull { .. }) => {
+            free_reserve(shelf);
+            attempt()
+        }
+        outcome => outcome,
     }
 }
 

@@ -313,9 +313,7 @@ impl Survey {
         problems.sort_by_key(|problem| (problem.segment, problem.offset));
         self.problems = problems;
     }
-}
 
-impl Survey {
     /// What is missing in front: a log begins with the segment that its horizon names, or with the first record.
     fn front(&self) -> Option<Problem> {
         let found = self.found.first().filter(|found| !self.was_cleaned && found.name.segment != self.horizon)?;
